@@ -1,0 +1,3 @@
+//! The metashard daemon.
+
+fn main() {}

@@ -1,0 +1,56 @@
+//! A resource of the API server, as discovery describes it.
+
+use std::fmt;
+
+/// One served resource: what a URL, a key of a hook's `ObjectMap` and a scope check need.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version within the group.
+    pub version: String,
+    /// Lower-case plural, as in URLs.
+    pub plural: String,
+    /// Kind of its objects.
+    pub kind: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Whether it has a `status` subresource.
+    pub has_status: bool,
+}
+
+impl Resource {
+    /// `group/version`, or `version` for the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Path of the collection: of `namespace`, or of all namespaces (and of cluster-scoped objects) with `None`.
+    pub fn collection_path(&self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let api_version = self.api_version();
+        let plural = &self.plural;
+        match namespace {
+            Some(namespace) if self.namespaced => {
+                format!("{root}/{api_version}/namespaces/{namespace}/{plural}")
+            }
+            _ => format!("{root}/{api_version}/{plural}"),
+        }
+    }
+
+    /// Path of one object.
+    pub fn object_path(&self, namespace: Option<&str>, name: &str) -> String {
+        format!("{}/{name}", self.collection_path(namespace))
+    }
+}
+
+/// `group/version/plural`, the form used in logs, metrics and `message::LastWritten`.
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.api_version(), self.plural)
+    }
+}

@@ -1,0 +1,1 @@
+//! All talk with tenants' hooks: requests spliced from bytes, limits, answers.

@@ -1,0 +1,1 @@
+//! Service: drives the election, keeps the shard map, serves the assignment gRPC.

@@ -1,0 +1,1 @@
+//! The gRPC contract between leader and workers: generated code and conversions.

@@ -1,0 +1,1 @@
+//! What must change: merge, diff, claim, apply, finalize. Objects in, a plan out.

@@ -1,0 +1,1 @@
+//! The process: clock, logs, metrics, certificates, named tasks, shutdown.

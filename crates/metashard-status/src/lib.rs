@@ -1,0 +1,1 @@
+//! Service: health, metrics and status endpoints.

@@ -1,0 +1,1 @@
+//! Service: keeps this worker's Lease and session, runs the reconcile loops of its shards.

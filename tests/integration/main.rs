@@ -1,0 +1,1 @@
+//! The whole, as real processes against a real API server.

@@ -1,0 +1,3 @@
+//! Repository chores: gate, demo, generate, tidy, kubernetes.
+
+fn main() {}
