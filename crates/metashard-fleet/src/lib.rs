@@ -2,6 +2,7 @@
 //!
 //! Pure machines and functions: events in, actions out. No clock, no sockets, no randomness.
 
+pub mod map;
 pub mod message;
 pub mod record;
 pub mod time;

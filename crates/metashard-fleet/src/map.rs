@@ -1,0 +1,44 @@
+//! The ShardMap as the machines see it: one state of the object, read or to be written.
+
+use std::sync::Arc;
+
+use metashard_api::{
+    id::{Seq, Term},
+    shard_map::ShardMapSpec,
+};
+
+/// One state of the ShardMap. Two states of one map are the same exactly if uid and resourceVersion are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Map {
+    /// `metadata.uid`; another uid is another map, whatever its numbers say.
+    pub uid: String,
+    /// `metadata.resourceVersion`; compared for equality only.
+    pub resource_version: String,
+    /// The content.
+    pub spec: ShardMapSpec,
+}
+
+impl Map {
+    /// (term, seq): the order of all maps.
+    pub fn version(&self) -> (Term, Seq) {
+        self.spec.version()
+    }
+}
+
+/// What a read of the map, or a watch event, showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// It exists like this.
+    Present(Arc<Map>),
+    /// It does not exist.
+    Absent,
+}
+
+/// One write of the map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The state that it replaces: the `PUT` carries its uid and resourceVersion. `None`: create (`POST`).
+    pub base: Option<Arc<Map>>,
+    /// The new content.
+    pub spec: ShardMapSpec,
+}
