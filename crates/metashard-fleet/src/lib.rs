@@ -2,7 +2,13 @@
 //!
 //! Pure machines and functions: events in, actions out. No clock, no sockets, no randomness.
 
+pub mod lease;
 pub mod map;
 pub mod message;
+pub mod placement;
+pub mod queue;
 pub mod record;
+pub mod rules;
+pub mod shard;
 pub mod time;
+pub mod worker;

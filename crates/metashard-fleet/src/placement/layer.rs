@@ -1,0 +1,265 @@
+//! One layer of shards that are balanced together: those that hold a controller, by weight, or those that hold none, by number.
+
+use std::{cmp::Reverse, collections::BTreeSet};
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::{Problem, Shard};
+
+/// A shard without a member goes to one that stays under this part of the mean, in hundredths.
+const CAP: u128 = 105;
+
+/// Improvement begins if a member is hotter than this part of the mean, in hundredths.
+const HOT: u128 = 110;
+
+/// Improvement begins if a member is colder than this part of the mean, in hundredths.
+const COLD: u128 = 90;
+
+/// Improvement goes on while a member is hotter than this part of the mean, in hundredths.
+const TARGET: u128 = 105;
+
+/// Improvement goes on while a member is colder than this part of the mean, in hundredths.
+const COLD_TARGET: u128 = 95;
+
+/// A cold member gets from one that is hotter by at least this part of the mean, in hundredths. One shard that
+/// outweighs a whole member raises the mean so far that all others look cold; they need not be levelled to the last bit.
+const WORTH_A_MOVE: u128 = 10;
+
+/// The shards of one layer and the members that they may go to.
+pub(super) struct Layer<'a> {
+    problem: &'a Problem,
+    /// By shard; `None`: the shard is of the other layer.
+    weights: Vec<Option<u64>>,
+    members: Vec<Place>,
+    total_weight: u128,
+    total_capacity: u128,
+}
+
+/// What a member's part in the layer rests on.
+struct Place {
+    /// Hash of its name.
+    identity: u64,
+    capacity: u128,
+}
+
+/// Where a member stands: its load over its capacity, on a scale where [`Layer::mean`] is the mean of all. Members compare
+/// by it, then by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Heat {
+    heat: u128,
+    member: usize,
+}
+
+/// How much a member is preferred for a shard without one; the greatest is taken. The order of the fields is the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Preference {
+    /// It stays under the cap.
+    fits: bool,
+    /// If it does not: how hot it would be.
+    harm: Reverse<u128>,
+    /// Rendezvous hash of member and shard.
+    score: u64,
+    /// The first of several that are equal.
+    member: Reverse<usize>,
+}
+
+/// What the members carry while a plan is made.
+struct Ledger {
+    /// By member.
+    loads: Vec<u128>,
+    /// By member: the shards that may be moved away, lightest first.
+    movable: Vec<BTreeSet<(u64, usize)>>,
+}
+
+impl<'a> Layer<'a> {
+    /// The shards that hold a controller.
+    pub(super) fn loaded(problem: &'a Problem) -> Self {
+        Self::new(problem, |shard| (shard.weight > 0).then_some(shard.weight))
+    }
+
+    /// The shards that hold none: each counts 1.
+    pub(super) fn idle(problem: &'a Problem) -> Self {
+        Self::new(problem, |shard| (shard.weight == 0).then_some(1))
+    }
+
+    fn new(problem: &'a Problem, weigh: impl Fn(&Shard) -> Option<u64>) -> Self {
+        let weights: Vec<Option<u64>> = problem.shards.iter().map(weigh).collect();
+        let members: Vec<Place> = problem
+            .members
+            .iter()
+            .map(|member| Place {
+                identity: xxh3_64(member.replica.as_str().as_bytes()),
+                capacity: if member.capacity == 0 {
+                    100
+                } else {
+                    u128::from(member.capacity)
+                },
+            })
+            .collect();
+        let total_weight = weights
+            .iter()
+            .flatten()
+            .map(|weight| u128::from(*weight))
+            .sum();
+        let total_capacity = members.iter().map(|member| member.capacity).sum();
+        Self {
+            problem,
+            weights,
+            members,
+            total_weight,
+            total_capacity,
+        }
+    }
+
+    /// Gives every shard of the layer a member, in place; `budget` is lessened by what was moved.
+    pub(super) fn place(&self, owners: &mut [Option<usize>], budget: &mut usize) {
+        let mut ledger = self.ledger(owners);
+        self.place_orphans(owners, &mut ledger);
+        if self.is_uneven(&ledger) {
+            self.improve(owners, &mut ledger, budget);
+        }
+    }
+
+    /// How hot the hottest is, in hundredths of the mean.
+    pub(super) fn hottest_percent(&self, owners: &[Option<usize>]) -> u32 {
+        let ledger = self.ledger(owners);
+        let hottest = self
+            .heats(&ledger)
+            .into_iter()
+            .max()
+            .map_or(0, |it| it.heat);
+        let percent = (hottest * 100).checked_div(self.mean()).unwrap_or(100);
+        u32::try_from(percent).unwrap_or(u32::MAX)
+    }
+
+    fn ledger(&self, owners: &[Option<usize>]) -> Ledger {
+        let mut ledger = Ledger {
+            loads: vec![0; self.members.len()],
+            movable: vec![BTreeSet::new(); self.members.len()],
+        };
+        for (shard, weight) in self.weights.iter().enumerate() {
+            if let (Some(weight), Some(Some(owner))) = (*weight, owners.get(shard)) {
+                ledger.add(*owner, shard, weight, self.problem.shards[shard].pinned);
+            }
+        }
+        ledger
+    }
+
+    /// Step 2: heaviest first, each to the member that it prefers.
+    fn place_orphans(&self, owners: &mut [Option<usize>], ledger: &mut Ledger) {
+        let mut orphans: Vec<(Reverse<u64>, usize)> = Vec::new();
+        for (shard, weight) in self.weights.iter().enumerate() {
+            if let (Some(weight), None) = (*weight, owners[shard]) {
+                orphans.push((Reverse(weight), shard));
+            }
+        }
+        orphans.sort_unstable();
+
+        for (Reverse(weight), shard) in orphans {
+            let preferred = (0..self.members.len())
+                .map(|member| self.preference(ledger, member, shard, weight))
+                .max();
+            if let Some(Preference {
+                member: Reverse(member),
+                ..
+            }) = preferred
+            {
+                owners[shard] = Some(member);
+                ledger.add(member, shard, weight, self.problem.shards[shard].pinned);
+            }
+        }
+    }
+
+    fn preference(&self, ledger: &Ledger, member: usize, shard: usize, weight: u64) -> Preference {
+        let heat = self.heat(member, ledger.loads[member] + u128::from(weight));
+        let fits = heat * 100 <= self.mean() * CAP;
+        Preference {
+            fits,
+            harm: Reverse(if fits { 0 } else { heat }),
+            score: xxh3_64_with_seed(&shard.to_le_bytes(), self.members[member].identity),
+            member: Reverse(member),
+        }
+    }
+
+    /// Whether step 3 is due.
+    fn is_uneven(&self, ledger: &Ledger) -> bool {
+        let mean = self.mean();
+        self.heats(ledger)
+            .iter()
+            .any(|it| it.heat * 100 > mean * HOT || it.heat * 100 < mean * COLD)
+    }
+
+    /// Step 3. It ends: each move brings two members nearer to each other.
+    fn improve(&self, owners: &mut [Option<usize>], ledger: &mut Ledger, budget: &mut usize) {
+        while *budget > 0
+            && let Some((weight, shard, from, to)) = self.next_move(ledger)
+        {
+            ledger.loads[from] -= u128::from(weight);
+            ledger.movable[from].remove(&(weight, shard));
+            ledger.add(to, shard, weight, false);
+            owners[shard] = Some(to);
+            *budget -= 1;
+        }
+    }
+
+    /// The heaviest shard of at most half the gap, from the hottest member that has one to the coldest.
+    fn next_move(&self, ledger: &Ledger) -> Option<(u64, usize, usize, usize)> {
+        let mut heats = self.heats(ledger);
+        heats.sort_unstable();
+        let coldest = *heats.first()?;
+        let mean = self.mean();
+        let is_cold = coldest.heat * 100 < mean * COLD_TARGET;
+
+        for donor in heats.iter().rev() {
+            let gap = donor.heat - coldest.heat;
+            let is_hot = donor.heat * 100 > mean * TARGET;
+            let may_fill = is_cold && gap * 100 > mean * WORTH_A_MOVE;
+            if !is_hot && !may_fill {
+                return None;
+            }
+            let most = self.half_gap(ledger, donor.member, coldest.member);
+            let movable = &ledger.movable[donor.member];
+            if let Some((weight, shard)) = movable.range(..=(most, usize::MAX)).next_back() {
+                return Some((*weight, *shard, donor.member, coldest.member));
+            }
+        }
+        None
+    }
+
+    /// The weight that, moved from `hot` to `cold`, would leave both equally hot.
+    fn half_gap(&self, ledger: &Ledger, hot: usize, cold: usize) -> u64 {
+        let (hot_capacity, cold_capacity) =
+            (self.members[hot].capacity, self.members[cold].capacity);
+        let gap =
+            (ledger.loads[hot] * cold_capacity).saturating_sub(ledger.loads[cold] * hot_capacity);
+        u64::try_from(gap / (hot_capacity + cold_capacity)).unwrap_or(u64::MAX)
+    }
+
+    /// The mean of all members' heats, each counted by its capacity.
+    fn mean(&self) -> u128 {
+        self.total_weight
+    }
+
+    fn heat(&self, member: usize, load: u128) -> u128 {
+        load * self.total_capacity / self.members[member].capacity
+    }
+
+    fn heats(&self, ledger: &Ledger) -> Vec<Heat> {
+        let loads = ledger.loads.iter().enumerate();
+        loads
+            .map(|(member, load)| Heat {
+                heat: self.heat(member, *load),
+                member,
+            })
+            .collect()
+    }
+}
+
+impl Ledger {
+    fn add(&mut self, member: usize, shard: usize, weight: u64, pinned: bool) {
+        self.loads[member] += u128::from(weight);
+        if !pinned {
+            self.movable[member].insert((weight, shard));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Which shard a controller, or one slice of it, belongs to.
+
+use metashard_api::id::{ControllerUid, ShardId, Slice};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The shard of one slice of a controller, in a map of `shard_count` shards (0 counts as 1).
+///
+/// It is `xxh3_64` of the uid's text, seeded with the slice's number, modulo the number of shards. All replicas of all
+/// versions must agree on it, or two of them would serve one controller at once: it may never change.
+pub fn shard_of(controller: &ControllerUid, slice: Slice, shard_count: u16) -> ShardId {
+    let hash = xxh3_64_with_seed(controller.as_str().as_bytes(), u64::from(slice.0));
+    let shard = hash % u64::from(shard_count.max(1));
+    // A remainder of a u16 fits.
+    ShardId(u16::try_from(shard).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(uid: &str, slice: u16, shard_count: u16) -> u16 {
+        shard_of(&ControllerUid::new(uid), Slice(slice), shard_count).0
+    }
+
+    #[test]
+    fn shards_of_known_controllers_never_change() {
+        let uid = "8a1e7f2c-54b3-4c0d-9f6a-2f3d1c0b9e87";
+        let other = "00000000-0000-0000-0000-000000000000";
+
+        assert_eq!(shard(uid, 0, 1024), 0);
+        assert_eq!(shard(uid, 1, 1024), 0);
+        assert_eq!(shard(uid, 2, 1024), 0);
+        assert_eq!(shard(uid, 0, 4096), 0);
+        assert_eq!(shard(other, 0, 1024), 0);
+        assert_eq!(shard("", 0, 1024), 0);
+    }
+
+    #[test]
+    fn a_map_of_one_shard_or_none_has_one_home() {
+        assert_eq!(shard("a", 0, 1), 0);
+        assert_eq!(shard("a", 7, 0), 0);
+    }
+
+    #[test]
+    fn controllers_spread_evenly_over_the_shards() {
+        let mut counts = [0_u32; 16];
+        for n in 0..16_000 {
+            counts[usize::from(shard(&format!("uid-{n}"), 0, 16))] += 1;
+        }
+
+        // Mean 1,000, standard deviation 31.
+        assert!(
+            counts.iter().all(|count| (850..1_150).contains(count)),
+            "{counts:?}"
+        );
+    }
+}
