@@ -22,7 +22,7 @@ pub const MAX_SHARDS: u16 = 4096;
 ///
 /// A map as an installation ships it is empty: term 0, no shards. The first leader fills it.
 #[derive(
-    CustomResource, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema,
+    CustomResource, Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema,
 )]
 #[kube(
     group = "metashard.io",
@@ -57,7 +57,9 @@ pub struct ShardMapSpec {
 }
 
 /// A replica in one of its incarnations.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     /// Name of the replica.
@@ -67,7 +69,9 @@ pub struct Member {
 }
 
 /// Who owns one shard, at which epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub struct ShardEntry {
     /// Index into `members`. Absent: nobody owns the shard.

@@ -2,6 +2,8 @@
 //!
 //! Pure machines and functions: events in, actions out. No clock, no sockets, no randomness.
 
+#![warn(clippy::wildcard_enum_match_arm)] // a new input must be thought about in every state
+
 pub mod lease;
 pub mod map;
 pub mod message;

@@ -8,7 +8,7 @@ use metashard_api::{
 };
 
 /// One state of the ShardMap. Two states of one map are the same exactly if uid and resourceVersion are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Map {
     /// `metadata.uid`; another uid is another map, whatever its numbers say.
     pub uid: String,
@@ -26,7 +26,7 @@ impl Map {
 }
 
 /// What a read of the map, or a watch event, showed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Seen {
     /// It exists like this.
     Present(Arc<Map>),
@@ -35,7 +35,7 @@ pub enum Seen {
 }
 
 /// One write of the map.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Write {
     /// The state that it replaces: the `PUT` carries its uid and resourceVersion. `None`: create (`POST`).
     pub base: Option<Arc<Map>>,

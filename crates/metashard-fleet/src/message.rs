@@ -24,7 +24,7 @@ pub struct LastWritten {
 }
 
 /// From a worker to the leader.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FromWorker {
     /// First message of a session.
     Hello {
@@ -51,7 +51,7 @@ pub enum FromWorker {
     Released {
         /// The ownership.
         claim: Claim,
-        /// Where its writes ended.
+        /// Where its writes ended, for each kind of it. Empty: not known, as after a crash.
         last_written: Vec<LastWritten>,
     },
     /// The replica shuts down and wants to hand over all that it holds within `grace`.
@@ -62,7 +62,7 @@ pub enum FromWorker {
 }
 
 /// Load of one shard.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShardLoad {
     /// The shard.
     pub shard: ShardId,
@@ -75,7 +75,7 @@ pub struct ShardLoad {
 }
 
 /// From the leader to a worker. Every message carries the leader's term and the map it stands on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FromLeader {
     /// The leader's term; a worker refuses one lower than the highest in a map that it has read.
     pub term: Term,
@@ -86,7 +86,7 @@ pub struct FromLeader {
 }
 
 /// What the leader asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Fill the caches for `shard`; answer `WarmReady`.
     Warm {
@@ -97,7 +97,7 @@ pub enum Order {
     Assign {
         /// The ownership.
         claim: Claim,
-        /// Where the old owner's writes ended, if it released.
+        /// Where the old owner's writes ended, if it released. Empty: not known, as after a crash.
         last_written: Vec<LastWritten>,
     },
     /// Stop working on it; answer `Released`.

@@ -1,0 +1,47 @@
+//! The rules of safety as switches, so that a model can show that each of them is needed.
+
+/// A rule that a mutant of the machines breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// A holder's deadline counts from the sending of the confirmed write, not from its answer's receipt.
+    DeadlineFromSending,
+    /// A holder's deadline lies before the end of the duration that it wrote.
+    DeadlineWithinDuration,
+    /// A renewal replaces exactly the record that it names by resourceVersion.
+    RenewByVersion,
+    /// A renewal names the uid too, so that it cannot make a deleted Lease anew.
+    RenewByUid,
+    /// Only who could write all the while may judge that another's claim has ended.
+    JudgeWhileRenewing,
+    /// What was released or lost is never held again at that epoch.
+    Tombstones,
+    /// A release is told only when the gate is closed and nothing is in flight.
+    ReleaseWhenDrained,
+    /// A new ownership starts only when the older one of the same shard is over.
+    StartWhenDrained,
+    /// A map with a lower (term, seq) changes nothing.
+    NewestMap,
+    /// An order of a lower term than the map's is refused.
+    NewestTerm,
+    /// The next incarnation joins only when nothing of the last one is in flight.
+    RejoinWhenDrained,
+}
+
+/// Which rules a machine keeps: all of them, except in a model of a mutant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Rules {
+    broken: Option<Rule>,
+}
+
+impl Rules {
+    /// All rules but one: a mutant.
+    #[cfg(any(test, feature = "model"))]
+    pub const fn breaking(rule: Rule) -> Self {
+        Self { broken: Some(rule) }
+    }
+
+    /// Whether `rule` holds.
+    pub fn keep(self, rule: Rule) -> bool {
+        self.broken != Some(rule)
+    }
+}
