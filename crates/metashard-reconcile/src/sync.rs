@@ -1,0 +1,152 @@
+//! One pass over one parent, as a machine: it says what to do next and is fed with what came of it.
+//!
+//! The worker, and whoever renders or replays a plan, drive the same machine:
+//!
+//! ```text
+//! let mut machine = SyncMachine::new(input);
+//! loop {
+//!     match machine.next() {
+//!         Step::Write(writes) => machine.feed(Fed::Written(carry out all, results in order)),
+//!         Step::ReadParent => machine.feed(Fed::Parent(read it from the API server)),
+//!         Step::CallHook(call) => machine.feed(Fed::Hook(call it)),
+//!         Step::Done(outcome) => break outcome,
+//!     }
+//! }
+//! ```
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+pub use crate::outcome::{Counts, Event, Outcome, Verdict};
+use crate::{
+    controller::Controller,
+    memory::Memory,
+    object::Object,
+    write::{Write, WriteError, WriteResult},
+};
+
+/// What a pass starts from.
+#[derive(Debug)]
+pub struct SyncInput {
+    /// The controller, compiled.
+    pub controller: Arc<Controller>,
+    /// The parent as the cache has it.
+    pub parent: Arc<Object>,
+    /// For each child rule of the controller, in its order: what may be a child.
+    pub candidates: Vec<Candidates>,
+    /// What the last sync of this parent handed back.
+    pub memory: Memory,
+}
+
+/// What the cache has of one child rule: objects controlled by the parent's uid, and objects without a controller,
+/// in the parent's namespace (in all of them if the parent is cluster-scoped). Others may be among them and are passed over.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    /// The objects, in any order.
+    pub objects: Vec<Arc<Object>>,
+    /// The resourceVersion that the cache had reached, or `None` if it does not know.
+    /// With it, an object of our own making that has not come in yet is told from one that is gone.
+    pub reached: Option<Box<str>>,
+}
+
+impl From<Vec<Arc<Object>>> for Candidates {
+    fn from(objects: Vec<Arc<Object>>) -> Self {
+        Self {
+            objects,
+            reached: None,
+        }
+    }
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub enum Step {
+    /// Carry these out, concurrently; feed [`Fed::Written`] with the results in the same order.
+    Write(Vec<Write>),
+    /// Read the parent from the API server, not from a cache; feed [`Fed::Parent`].
+    ReadParent,
+    /// Call a hook; feed [`Fed::Hook`].
+    CallHook(HookCall),
+    /// The pass is over.
+    Done(Box<Outcome>),
+}
+
+/// Which hook to call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HookKind {
+    /// `spec.hooks.sync`.
+    Sync,
+    /// `spec.hooks.finalize`.
+    Finalize,
+}
+
+impl HookKind {
+    /// The hook's name, as in the spec, in metrics and in error texts.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Finalize => "finalize",
+        }
+    }
+}
+
+/// One call of a hook.
+#[derive(Debug, Clone)]
+pub struct HookCall {
+    /// Which one.
+    pub hook: HookKind,
+    /// The JSON body, as pieces to be sent one after the other.
+    pub body: Vec<Bytes>,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub enum Fed {
+    /// The results of [`Step::Write`], in order.
+    Written(Vec<WriteResult>),
+    /// What [`Step::ReadParent`] found; `Ok(None)`: it is gone.
+    Parent(Result<Option<Arc<Object>>, WriteError>),
+    /// What came of [`Step::CallHook`].
+    Hook(HookResult),
+}
+
+/// What came of one call of a hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookResult {
+    /// Status 200, with the body.
+    Answer(Bytes),
+    /// Status 429.
+    TooManyRequests {
+        /// The time the hook asked for, within sane limits; `None`: the normal backoff.
+        retry_after: Option<Duration>,
+    },
+    /// Anything else, with a text for people.
+    Failed(String),
+    /// The answer came without authority, or the call was cancelled: nothing is known.
+    NoAuthority,
+}
+
+/// One pass over one parent.
+#[derive(Debug)]
+pub struct SyncMachine {
+    input: SyncInput,
+}
+
+impl SyncMachine {
+    /// Starts a pass. Nothing is decided yet.
+    pub fn new(input: SyncInput) -> Self {
+        Self { input }
+    }
+
+    /// What to do next. Asked again before [`feed`](Self::feed), it says the same `Step` for a second time only after `Done`.
+    #[expect(clippy::should_implement_trait, reason = "it is fed between calls")]
+    pub fn next(&mut self) -> Step {
+        Step::ReadParent
+    }
+
+    /// Takes the result of the last step.
+    pub fn feed(&mut self, fed: Fed) {
+        drop((fed, &mut self.input));
+    }
+}
