@@ -1,1 +1,14 @@
-//! For tests: a real cluster on loopback, fake hooks, replicas as processes, builders, waiting with a deadline.
+//! For tests, the demo and load scenarios: a real cluster on loopback, fake hooks, replicas as processes.
+//!
+//! - [`cluster::Cluster`]: etcd and kube-apiserver, ready in a few seconds, gone with the process that started them.
+//! - [`hook::FakeHook`]: an HTTP server that records every call and answers as told.
+//! - [`replica::Replica`]: `metashard` as a real process, with flags, signals and a captured log.
+//! - [`wait`]: the one way to wait for something.
+//! - [`crds`]: small custom resources to reconcile.
+
+pub mod assets;
+pub mod cluster;
+pub mod crds;
+pub mod wait;
+
+pub use cluster::Cluster;

@@ -1,0 +1,372 @@
+//! A real control plane on loopback: etcd, kube-apiserver and, if asked for, kube-controller-manager.
+//!
+//! No nodes: objects are stored, validated, watched and (with the controller manager) garbage-collected,
+//! but no Pod ever runs.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api, Client,
+    api::PostParams,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use parking_lot::Mutex;
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use crate::{
+    assets::{Assets, Wanted},
+    wait::eventually,
+};
+
+mod certificates;
+mod group;
+mod ports;
+mod servers;
+
+use certificates::Certificates;
+use group::{Group, pid};
+use servers::Servers;
+
+pub use ports::free_port;
+
+/// Time for a server to become ready; in practice three seconds.
+const READY_WITHIN: Duration = Duration::from_mins(1);
+
+/// Time for a server to end after SIGTERM, before it gets SIGKILL.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+/// Name of the user of [`Cluster::admin`], who may do everything.
+pub const ADMIN: &str = "admin";
+
+/// What kind of cluster to start. The default is the fastest: no controller manager, no audit log.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Version of Kubernetes, such as `1.34.4`; `None`: `$METASHARD_KUBERNETES_VERSION`, else whatever is found first.
+    pub version: Option<String>,
+    /// Also run kube-controller-manager with the controllers that tests rely on: garbage collection,
+    /// deletion of namespaces, and ServiceAccounts (without it each namespace lacks its `default` one).
+    pub controller_manager: bool,
+    /// Write one line of JSON for each finished request: [`Cluster::audit_events`].
+    pub audit: bool,
+    /// Further flags of kube-apiserver.
+    pub api_server_args: Vec<String>,
+}
+
+/// A running control plane. Dropping it, or ending this process in whatever way, ends all its processes
+/// and removes its files.
+#[derive(Debug)]
+pub struct Cluster {
+    servers: Servers,
+    certificates: Certificates,
+    /// The API server's process; `None` while it is stopped.
+    api_server: Mutex<Option<Child>>,
+    /// The other servers, in the order of their start.
+    others: Mutex<Vec<Child>>,
+    /// Dropped before the folder: it ends the processes that write there.
+    group: Group,
+    folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts a control plane and waits until it is ready.
+    ///
+    /// # Errors
+    /// If the binaries are missing, or a server does not become ready; the text has the end of its log.
+    pub async fn start(options: Options) -> anyhow::Result<Self> {
+        // Two clusters that start at once may pick the same free port.
+        let mut attempt = Self::try_start(&options).await;
+        for _ in 0..2 {
+            if attempt.is_ok() {
+                break;
+            }
+            attempt = Self::try_start(&options).await;
+        }
+        attempt
+    }
+
+    /// The cluster that all tests of this process share, started with the default options by the first to ask.
+    /// Use a [fresh namespace](Self::namespace) each.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn shared() -> anyhow::Result<&'static Self> {
+        static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+        SHARED
+            .get_or_try_init(|| Self::start(Options::default()))
+            .await
+    }
+
+    async fn try_start(options: &Options) -> anyhow::Result<Self> {
+        // Err: another crate of this process has installed a provider already, which is as good.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let wanted = Wanted {
+            version: options.version.clone().or_else(|| {
+                std::env::var_os("METASHARD_KUBERNETES_VERSION")?
+                    .into_string()
+                    .ok()
+            }),
+            controller_manager: options.controller_manager,
+        };
+        let assets = Assets::find(&wanted)?;
+        let folder = tempfile::Builder::new()
+            .prefix("metashard-cluster-")
+            .tempdir()
+            .context("make a folder for a cluster")?;
+        let group = Group::new(folder.path())?;
+        let certificates = Certificates::new(folder.path()).context("make certificates")?;
+        let servers = Servers::new(assets, folder.path(), options)?;
+        let this = Self {
+            servers,
+            certificates,
+            api_server: Mutex::new(None),
+            others: Mutex::default(),
+            group,
+            folder,
+        };
+        this.write_admin_kubeconfig()?;
+        this.spawn_other(&mut this.servers.etcd(), "etcd")?;
+        this.start_api_server().await?;
+        if options.controller_manager {
+            let mut command = this.servers.controller_manager(&this.kubeconfig(ADMIN)?)?;
+            this.spawn_other(&mut command, "kube-controller-manager")?;
+        }
+        Ok(this)
+    }
+
+    /// URL of the API server.
+    pub fn url(&self) -> &str {
+        &self.servers.url
+    }
+
+    /// Folder of the cluster's files and of the logs (`<process>.log`) of all its processes.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A new client with all rights, to be used on the runtime that calls this.
+    ///
+    /// # Errors
+    /// If the client cannot be made.
+    pub async fn admin(&self) -> anyhow::Result<Client> {
+        self.client(ADMIN).await
+    }
+
+    /// A new client of [`Cluster::kubeconfig`]'s `user`.
+    ///
+    /// # Errors
+    /// If the client cannot be made.
+    pub async fn client(&self, user: &str) -> anyhow::Result<Client> {
+        let kubeconfig =
+            Kubeconfig::read_from(self.kubeconfig(user)?).context("read kubeconfig")?;
+        let config =
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .context("read kubeconfig")?;
+        Client::try_from(config).context("make a client")
+    }
+
+    /// Path of a kubeconfig file for `user`: [`ADMIN`], or anybody else, who has no rights but those of every
+    /// authenticated user until a test binds a role to that name.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn kubeconfig(&self, user: &str) -> anyhow::Result<PathBuf> {
+        let path = self.folder().join(format!("{user}.kubeconfig"));
+        if !path.exists() {
+            let files = self.certificates.user(user)?;
+            let text = self.servers.kubeconfig(
+                &self.certificates.authority(),
+                &serde_json::json!({
+                    "client-certificate": files.certificate,
+                    "client-key": files.key,
+                }),
+            );
+            fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(path)
+    }
+
+    fn write_admin_kubeconfig(&self) -> anyhow::Result<()> {
+        let path = self.folder().join(format!("{ADMIN}.kubeconfig"));
+        let user = serde_json::json!({ "token": self.servers.admin_token });
+        let text = self
+            .servers
+            .kubeconfig(&self.certificates.authority(), &user);
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    }
+
+    /// Creates a namespace of its own for a test, named `prefix` and a random suffix.
+    ///
+    /// # Errors
+    /// If the API server refuses.
+    pub async fn namespace(&self, prefix: &str) -> anyhow::Result<String> {
+        let mut suffix = uuid::Uuid::new_v4().simple().to_string();
+        suffix.truncate(8);
+        let name = format!("{prefix}-{suffix}");
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        Api::all(self.admin().await?)
+            .create(&PostParams::default(), &namespace)
+            .await
+            .with_context(|| format!("create namespace {name}"))?;
+        Ok(name)
+    }
+
+    /// The requests that the API server has finished, oldest first, as events of `audit.k8s.io/v1`
+    /// (level Metadata). A request is here before its answer is sent.
+    ///
+    /// # Errors
+    /// If the cluster was started without [`Options::audit`].
+    pub fn audit_events(&self) -> anyhow::Result<Vec<Value>> {
+        let path = servers::audit_log(self.folder());
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        text.lines()
+            .map(|line| serde_json::from_str(line).context("read an audit event"))
+            .collect()
+    }
+
+    /// Starts a further program, such as a replica or a hook, that ends with the cluster. Its output goes to
+    /// `<name>.log` in [`Cluster::folder`]. The caller waits for the child.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
+    pub fn spawn(&self, command: &mut Command, name: &str) -> anyhow::Result<Child> {
+        self.group.spawn(command, &self.log(name))
+    }
+
+    /// Path of the log of process `name`.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.folder().join(format!("{name}.log"))
+    }
+
+    /// Starts the API server after [`Cluster::stop_api_server`], on the same port, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If it ends or is not ready in time; the text has the end of its log.
+    pub async fn start_api_server(&self) -> anyhow::Result<()> {
+        {
+            let mut api_server = self.api_server.lock();
+            if api_server.is_none() {
+                let mut command = self.servers.api_server(&self.certificates);
+                *api_server = Some(self.spawn(&mut command, "kube-apiserver")?);
+            }
+        }
+        let client = self.admin().await?;
+        let ready = eventually(READY_WITHIN, "a ready API server", async || {
+            if self.ended() {
+                // Not worth waiting for any longer.
+                return Ok(false);
+            }
+            let request = http::Request::get("/readyz").body(Vec::new())?;
+            let answer = client.request_text(request).await?;
+            ensure!(answer == "ok", "it says {answer}");
+            Ok(true)
+        })
+        .await;
+        match ready {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(anyhow::anyhow!("etcd or the API server has ended")),
+            Err(error) => Err(error),
+        }
+        .with_context(|| {
+            format!(
+                "start kube-apiserver and etcd; the ends of their logs:\n{}\n{}\n",
+                tail(&self.log("kube-apiserver")),
+                tail(&self.log("etcd")),
+            )
+        })
+    }
+
+    /// Stops the API server as an upgrade would, by SIGTERM; its store stays.
+    ///
+    /// # Errors
+    /// If it cannot be signalled.
+    pub async fn stop_api_server(&self) -> anyhow::Result<()> {
+        self.end_api_server(Signal::TERM).await
+    }
+
+    /// Ends the API server as a crash would, by SIGKILL; its store stays.
+    ///
+    /// # Errors
+    /// If it cannot be signalled.
+    pub async fn kill_api_server(&self) -> anyhow::Result<()> {
+        self.end_api_server(Signal::KILL).await
+    }
+
+    /// Stops and starts the API server.
+    ///
+    /// # Errors
+    /// As [`Cluster::start_api_server`].
+    pub async fn restart_api_server(&self) -> anyhow::Result<()> {
+        self.stop_api_server().await?;
+        self.start_api_server().await
+    }
+
+    async fn end_api_server(&self, signal: Signal) -> anyhow::Result<()> {
+        let Some(mut child) = self.api_server.lock().take() else {
+            return Ok(());
+        };
+        kill_process(pid(&child), signal).context("signal kube-apiserver")?;
+        let ended = eventually(STOP_WITHIN, "the end of kube-apiserver", async || {
+            ensure!(child.try_wait()?.is_some(), "it still runs");
+            Ok(())
+        })
+        .await;
+        if ended.is_err() {
+            child.kill().context("kill kube-apiserver")?;
+            child.wait().context("wait for kube-apiserver")?;
+        }
+        Ok(())
+    }
+
+    fn spawn_other(&self, command: &mut Command, name: &str) -> anyhow::Result<()> {
+        let child = self.spawn(command, name)?;
+        self.others.lock().push(child);
+        Ok(())
+    }
+
+    /// Whether a server that should run has ended.
+    fn ended(&self) -> bool {
+        let ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
+        self.api_server.lock().as_mut().is_some_and(ended)
+            || self.others.lock().iter_mut().any(ended)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.group.end();
+        for child in self
+            .others
+            .get_mut()
+            .iter_mut()
+            .chain(self.api_server.get_mut())
+        {
+            drop(child.wait());
+        }
+    }
+}
+
+/// The last lines of a log, for an error's text.
+pub(crate) fn tail(log: &Path) -> String {
+    const LINES: usize = 20;
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}

@@ -1,0 +1,1 @@
+//! Small custom resources to reconcile, one for each trait of a schema that matters.
