@@ -4,8 +4,11 @@
 
 #![warn(clippy::wildcard_enum_match_arm)] // a new input must be thought about in every state
 
+pub mod election;
+pub mod leader;
 pub mod lease;
 pub mod map;
+pub mod membership;
 pub mod message;
 pub mod placement;
 pub mod queue;
@@ -13,4 +16,5 @@ pub mod record;
 pub mod rules;
 pub mod shard;
 pub mod time;
+mod witness;
 pub mod worker;

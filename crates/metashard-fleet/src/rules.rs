@@ -25,6 +25,20 @@ pub enum Rule {
     NewestTerm,
     /// The next incarnation joins only when nothing of the last one is in flight.
     RejoinWhenDrained,
+    /// The lead is released only when the coordinator has stopped.
+    ReleaseWhenStopped,
+    /// A term is a leader's own only if the map names its incarnation.
+    TermNamesLeader,
+    /// Nobody is told of an epoch that is not in the map.
+    TableFirst,
+    /// A shard gets a new owner only when the old one released it, or is fenced, evicted or gone.
+    ProofBeforeOwner,
+    /// `fenced` is written over exactly the record whose claim has ended.
+    FenceByVersion,
+    /// `evicted` proves nothing before its duration has passed.
+    EvictionWaits,
+    /// A map is written over exactly the state that it was made from.
+    MapByVersion,
 }
 
 /// Which rules a machine keeps: all of them, except in a model of a mutant.
