@@ -2,6 +2,13 @@
 //!
 //! Pure: no clock, no I/O, no randomness.
 
+pub mod crd;
+pub mod duration;
+pub mod hook;
 pub mod id;
+pub mod names;
 pub mod resource;
+pub mod selector;
 pub mod shard_map;
+pub mod v1alpha1;
+pub mod validate;

@@ -31,7 +31,11 @@ impl Resource {
 
     /// Path of the collection: of `namespace`, or of all namespaces (and of cluster-scoped objects) with `None`.
     pub fn collection_path(&self, namespace: Option<&str>) -> String {
-        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let root = if self.group.is_empty() {
+            "/api"
+        } else {
+            "/apis"
+        };
         let api_version = self.api_version();
         let plural = &self.plural;
         match namespace {

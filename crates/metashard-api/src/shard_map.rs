@@ -69,9 +69,7 @@ pub struct Member {
 }
 
 /// Who owns one shard, at which epoch.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShardEntry {
     /// Index into `members`. Absent: nobody owns the shard.

@@ -1,0 +1,33 @@
+//! Status of a controller object: an addition of ours, which Metacontroller's own CRDs prune.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is known about a controller object. All of it is optional: under Metacontroller's own CRDs it stays empty.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerStatus {
+    /// The `metadata.generation` that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The shard that this controller, or the first slice of a split one, belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<u16>,
+    /// The replica that serves that shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// One entry for each type, see `names::condition`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+impl ControllerStatus {
+    /// The condition of this type, if there is one.
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.conditions
+            .iter()
+            .find(|condition| condition.type_ == type_)
+    }
+}
