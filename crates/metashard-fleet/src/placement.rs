@@ -9,7 +9,7 @@ mod tests;
 
 use metashard_api::id::{ReplicaId, ShardId};
 
-use layer::Layer;
+use layer::{Layer, Plan};
 
 /// What is to be placed, and where it may go.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -107,21 +107,21 @@ impl Assignment {
 /// goes on from there. The caller spends its budget: it asks the next time with what is left.
 pub fn place(problem: &Problem, current: &Assignment) -> Assignment {
     let n_members = problem.members.len();
-    let mut owners: Vec<Option<usize>> = (0..problem.shards.len())
+    let owners: Vec<Option<usize>> = (0..problem.shards.len())
         .map(|shard| {
             let owner = current.owners.get(shard).copied().flatten()?;
             Some(usize::from(owner.0)).filter(|owner| *owner < n_members)
         })
         .collect();
 
+    let mut plan = Plan::new(owners, problem.budget);
     if n_members > 0 {
-        let mut budget = problem.budget;
-        for layer in [Layer::loaded(problem), Layer::idle(problem)] {
-            layer.place(&mut owners, &mut budget);
-        }
+        Layer::loaded(problem).place(&mut plan);
+        Layer::idle(problem).place(&mut plan);
     }
 
-    let owners = owners
+    let owners = plan
+        .owners
         .into_iter()
         .map(|owner| owner.and_then(ordinal))
         .collect();

@@ -25,6 +25,16 @@ const COLD_TARGET: u128 = 95;
 /// outweighs a whole member raises the mean so far that all others look cold; they need not be levelled to the last bit.
 const WORTH_A_MOVE: u128 = 10;
 
+/// An assignment in the making.
+pub(super) struct Plan {
+    /// The member of each shard when it began.
+    before: Vec<Option<usize>>,
+    /// The member of each shard now.
+    pub(super) owners: Vec<Option<usize>>,
+    /// Shards that may still be taken from a member that could keep them.
+    budget: usize,
+}
+
 /// The shards of one layer and the members that they may go to.
 pub(super) struct Layer<'a> {
     problem: &'a Problem,
@@ -71,6 +81,33 @@ struct Ledger {
     movable: Vec<BTreeSet<(u64, usize)>>,
 }
 
+impl Plan {
+    pub(super) fn new(owners: Vec<Option<usize>>, budget: usize) -> Self {
+        Self {
+            before: owners.clone(),
+            owners,
+            budget,
+        }
+    }
+
+    /// Gives a placed shard another member, unless that takes more budget than is left. Only what ends elsewhere than it
+    /// began takes any: a shard that had no member is free to move until the plan is done.
+    fn reassign(&mut self, shard: usize, to: usize) -> bool {
+        let (before, from) = (self.before[shard], self.owners[shard]);
+        if before.is_some() {
+            let left = if from == before {
+                self.budget.checked_sub(1)
+            } else {
+                Some(self.budget)
+            };
+            let Some(left) = left else { return false };
+            self.budget = left + usize::from(before == Some(to));
+        }
+        self.owners[shard] = Some(to);
+        true
+    }
+}
+
 impl<'a> Layer<'a> {
     /// The shards that hold a controller.
     pub(super) fn loaded(problem: &'a Problem) -> Self {
@@ -111,12 +148,12 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Gives every shard of the layer a member, in place; `budget` is lessened by what was moved.
-    pub(super) fn place(&self, owners: &mut [Option<usize>], budget: &mut usize) {
-        let mut ledger = self.ledger(owners);
-        self.place_orphans(owners, &mut ledger);
+    /// Gives every shard of the layer a member.
+    pub(super) fn place(&self, plan: &mut Plan) {
+        let mut ledger = self.ledger(&plan.owners);
+        self.place_orphans(&mut plan.owners, &mut ledger);
         if self.is_uneven(&ledger) {
-            self.improve(owners, &mut ledger, budget);
+            self.improve(plan, &mut ledger);
         }
     }
 
@@ -190,15 +227,13 @@ impl<'a> Layer<'a> {
     }
 
     /// Step 3. It ends: each move brings two members nearer to each other.
-    fn improve(&self, owners: &mut [Option<usize>], ledger: &mut Ledger, budget: &mut usize) {
-        while *budget > 0
-            && let Some((weight, shard, from, to)) = self.next_move(ledger)
+    fn improve(&self, plan: &mut Plan, ledger: &mut Ledger) {
+        while let Some((weight, shard, from, to)) = self.next_move(ledger)
+            && plan.reassign(shard, to)
         {
             ledger.loads[from] -= u128::from(weight);
             ledger.movable[from].remove(&(weight, shard));
             ledger.add(to, shard, weight, false);
-            owners[shard] = Some(to);
-            *budget -= 1;
         }
     }
 

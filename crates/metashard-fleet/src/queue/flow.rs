@@ -207,8 +207,9 @@ impl<K: Ord + Clone> Flow<K> {
         self.timers.clear();
         self.entries.retain(|_, entry| entry.progress.is_some());
         for entry in self.entries.values_mut() {
+            let charged = entry.progress.map(|it| Progress { again: false, ..it });
             *entry = Entry {
-                progress: entry.progress,
+                progress: charged,
                 ..Entry::default()
             };
         }
