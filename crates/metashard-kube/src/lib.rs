@@ -1,1 +1,14 @@
-//! All talk with the API server: clients, discovery, caches of bytes, Leases, the write gate, events.
+//! All talk with the API server: connections, discovery, caches of bytes, Leases, the write gate, Events.
+//!
+//! Nothing else in the workspace holds a connection to it. What one identity reads is cached for that identity only;
+//! what is written for a shard passes the write gate, which asks for an [`identity::Identity`] and an authority.
+//!
+//! Objects are kept as the bytes that they came in.
+
+pub mod client;
+pub mod error;
+pub mod gate;
+pub mod identity;
+pub mod informer;
+pub mod metrics;
+mod store;

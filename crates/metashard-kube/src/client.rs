@@ -1,0 +1,149 @@
+//! Connections to the API server: one pool for reads, one for watches, one for writes, one for Leases.
+//!
+//! All of them speak HTTP/1.1: a call there costs less than over HTTP/2, and a busy API server closes watches that share
+//! an HTTP/2 connection with a burst of writes.
+
+mod call;
+mod config;
+mod limit;
+mod pool;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use metashard_api::resource::Resource;
+use metashard_reconcile::object::Object;
+use metashard_runtime::clock::Clock;
+
+pub use self::config::{Error as ConnectError, Options};
+pub(crate) use self::{
+    call::{Answer, Call, encode_query},
+    limit::Limit,
+    pool::{Pool, USER_AGENT},
+};
+use crate::{
+    error::{Cause, Error},
+    identity::Identity,
+    metrics::Metrics,
+};
+
+/// A read of one object that takes longer is given up.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The connections to one API server. Cheap to clone.
+#[derive(Clone)]
+pub struct Clients(Arc<Inner>);
+
+struct Inner {
+    host: String,
+    reads: Pool,
+    watches: Pool,
+    writes: Pool,
+    leases: Pool,
+    limit: Limit,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+impl Clients {
+    /// Finds the API server and the credentials, and prepares the connections; opens none yet.
+    ///
+    /// Looked up in this order, as the peer does: [`Options::kubeconfig`], `$KUBECONFIG`, the Pod's service account,
+    /// `~/.kube/config`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no usable configuration. It does not help to try again without a change of it.
+    pub async fn connect(
+        options: Options,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Result<Self, ConnectError> {
+        let limit = Limit::new(options.qps, options.burst);
+        let config = config::load(options.kubeconfig).await?;
+        let pools = pool::Pools::new(&config, &metrics)?;
+        Ok(Self(Arc::new(Inner {
+            host: pools.host,
+            reads: pools.reads,
+            watches: pools.watches,
+            writes: pools.writes,
+            leases: pools.leases,
+            limit,
+            clock,
+            metrics,
+        })))
+    }
+
+    /// Host and port of the API server, for people.
+    pub fn host(&self) -> &str {
+        &self.0.host
+    }
+
+    /// Reads one object from the API server, past all caches; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// When the API server cannot be reached or refuses. A missing *resource* (its CRD is gone) reads as `None` too.
+    pub async fn read(
+        &self,
+        identity: &Identity,
+        resource: &Resource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<Object>>, Error> {
+        let call = Call::get(identity, resource.object_path(namespace, name)).within(READ_TIMEOUT);
+        self.0.limit.admit(&self.0.clock).await;
+        match self.0.reads.call(call).await {
+            Ok(answer) => object(&answer).map(Some),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn reads(&self) -> &Pool {
+        &self.0.reads
+    }
+
+    pub(crate) fn watches(&self) -> &Pool {
+        &self.0.watches
+    }
+
+    pub(crate) fn writes(&self) -> &Pool {
+        &self.0.writes
+    }
+
+    pub(crate) fn leases(&self) -> &Pool {
+        &self.0.leases
+    }
+
+    pub(crate) fn limit(&self) -> &Limit {
+        &self.0.limit
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients")
+            .field("host", &self.0.host)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The object that an answer carries.
+pub(crate) fn object(answer: &Answer) -> Result<Arc<Object>, Error> {
+    Object::parse(Bytes::clone(&answer.body))
+        .map(Arc::new)
+        .map_err(|error| Error {
+            method: answer.method.clone(),
+            path: answer.path.clone(),
+            cause: Cause::Answer(error.to_string()),
+        })
+}
