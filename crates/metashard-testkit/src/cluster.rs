@@ -14,27 +14,26 @@ use anyhow::{Context, ensure};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
-    api::PostParams,
+    api::{DynamicObject, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use parking_lot::Mutex;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::{
+    apply::apply_yaml,
     assets::{Assets, Wanted},
+    group::{Group, tail},
     wait::eventually,
 };
 
 mod certificates;
-mod group;
 mod ports;
 mod servers;
 
 use certificates::Certificates;
-use group::{Group, pid};
 use servers::Servers;
 
 pub use ports::free_port;
@@ -72,9 +71,7 @@ pub struct Cluster {
     api_server: Mutex<Option<Child>>,
     /// The other servers, in the order of their start.
     others: Mutex<Vec<Child>>,
-    /// Dropped before the folder: it ends the processes that write there.
     group: Group,
-    folder: TempDir,
 }
 
 impl Cluster {
@@ -118,20 +115,16 @@ impl Cluster {
             controller_manager: options.controller_manager,
         };
         let assets = Assets::find(&wanted)?;
-        let folder = tempfile::Builder::new()
-            .prefix("metashard-cluster-")
-            .tempdir()
-            .context("make a folder for a cluster")?;
-        let group = Group::new(folder.path())?;
-        let certificates = Certificates::new(folder.path()).context("make certificates")?;
-        let servers = Servers::new(assets, folder.path(), options)?;
+        let group = Group::new()?;
+        let folder = group.folder();
+        let certificates = Certificates::new(folder).context("make certificates")?;
+        let servers = Servers::new(assets, folder, options)?;
         let this = Self {
             servers,
             certificates,
             api_server: Mutex::new(None),
             others: Mutex::default(),
             group,
-            folder,
         };
         this.write_admin_kubeconfig()?;
         this.spawn_other(&mut this.servers.etcd(), "etcd")?;
@@ -148,9 +141,14 @@ impl Cluster {
         &self.servers.url
     }
 
+    /// The processes of the cluster. A program that is started here, such as a replica or a hook, ends with it.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
     /// Folder of the cluster's files and of the logs (`<process>.log`) of all its processes.
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.group.folder()
     }
 
     /// A new client with all rights, to be used on the runtime that calls this.
@@ -227,6 +225,14 @@ impl Cluster {
         Ok(name)
     }
 
+    /// [Applies](crate::apply::apply_yaml) the documents of a YAML text with all rights.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn apply_yaml(&self, text: &str) -> anyhow::Result<Vec<DynamicObject>> {
+        apply_yaml(&self.admin().await?, text).await
+    }
+
     /// The requests that the API server has finished, oldest first, as events of `audit.k8s.io/v1`
     /// (level Metadata). A request is here before its answer is sent.
     ///
@@ -240,20 +246,6 @@ impl Cluster {
             .collect()
     }
 
-    /// Starts a further program, such as a replica or a hook, that ends with the cluster. Its output goes to
-    /// `<name>.log` in [`Cluster::folder`]. The caller waits for the child.
-    ///
-    /// # Errors
-    /// If the program cannot be started.
-    pub fn spawn(&self, command: &mut Command, name: &str) -> anyhow::Result<Child> {
-        self.group.spawn(command, &self.log(name))
-    }
-
-    /// Path of the log of process `name`.
-    pub fn log(&self, name: &str) -> PathBuf {
-        self.folder().join(format!("{name}.log"))
-    }
-
     /// Starts the API server after [`Cluster::stop_api_server`], on the same port, and waits until it is ready.
     ///
     /// # Errors
@@ -263,7 +255,7 @@ impl Cluster {
             let mut api_server = self.api_server.lock();
             if api_server.is_none() {
                 let mut command = self.servers.api_server(&self.certificates);
-                *api_server = Some(self.spawn(&mut command, "kube-apiserver")?);
+                *api_server = Some(self.group.spawn(&mut command, "kube-apiserver")?);
             }
         }
         let client = self.admin().await?;
@@ -286,8 +278,8 @@ impl Cluster {
         .with_context(|| {
             format!(
                 "start kube-apiserver and etcd; the ends of their logs:\n{}\n{}\n",
-                tail(&self.log("kube-apiserver")),
-                tail(&self.log("etcd")),
+                tail(&self.group.log("kube-apiserver")),
+                tail(&self.group.log("etcd")),
             )
         })
     }
@@ -321,7 +313,7 @@ impl Cluster {
         let Some(mut child) = self.api_server.lock().take() else {
             return Ok(());
         };
-        kill_process(pid(&child), signal).context("signal kube-apiserver")?;
+        kill_process(Pid::from_child(&child), signal).context("signal kube-apiserver")?;
         let ended = eventually(STOP_WITHIN, "the end of kube-apiserver", async || {
             ensure!(child.try_wait()?.is_some(), "it still runs");
             Ok(())
@@ -335,7 +327,7 @@ impl Cluster {
     }
 
     fn spawn_other(&self, command: &mut Command, name: &str) -> anyhow::Result<()> {
-        let child = self.spawn(command, name)?;
+        let child = self.group.spawn(command, name)?;
         self.others.lock().push(child);
         Ok(())
     }
@@ -360,13 +352,4 @@ impl Drop for Cluster {
             drop(child.wait());
         }
     }
-}
-
-/// The last lines of a log, for an error's text.
-pub(crate) fn tail(log: &Path) -> String {
-    const LINES: usize = 20;
-    let text = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }

@@ -6,9 +6,16 @@
 //! - [`wait`]: the one way to wait for something.
 //! - [`crds`]: small custom resources to reconcile.
 
+pub mod apply;
 pub mod assets;
 pub mod cluster;
 pub mod crds;
+mod get;
+pub mod group;
+pub mod hook;
+pub mod replica;
 pub mod wait;
 
 pub use cluster::Cluster;
+pub use hook::FakeHook;
+pub use replica::Replica;

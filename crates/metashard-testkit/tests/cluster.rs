@@ -172,7 +172,7 @@ async fn holds_a_cluster_until_it_is_killed() -> anyhow::Result<()> {
     stopped
         .args(["-c", "kill -s STOP $$"])
         .arg(cluster.folder());
-    let mut stopped = cluster.spawn(&mut stopped, "stopped")?;
+    let mut stopped = cluster.group().spawn(&mut stopped, "stopped")?;
     println!("{HOLD}={}", cluster.folder().display());
     // Our input is a pipe that the parent never closes.
     std::io::stdin().read_to_end(&mut Vec::new())?;

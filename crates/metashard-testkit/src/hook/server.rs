@@ -1,0 +1,75 @@
+//! The HTTP server of a fake hook.
+
+use std::{net::TcpListener, sync::Arc};
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{sync::oneshot, task::JoinSet, time::Instant};
+
+use super::{
+    Call, Shared,
+    answer::{Content, CutOff, respond},
+};
+
+/// Serves until `stopped` says so or its sender is gone; open connections are dropped then.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+        return;
+    };
+    let mut connections = JoinSet::new();
+    for connection in 0_u64.. {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(_) => continue,
+            },
+            _ = &mut stopped => return,
+        };
+        let shared = Arc::clone(&shared);
+        connections.spawn(async move {
+            let service = service_fn(|request| answer(&shared, connection, request));
+            // Err: the caller went away, or we cut the connection on purpose.
+            drop(
+                http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await,
+            );
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn answer(
+    shared: &Shared,
+    connection: u64,
+    request: Request<Incoming>,
+) -> Result<Response<Content>, CutOff> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map_err(|_| CutOff)?.to_bytes();
+    let call = Call {
+        method: head.method,
+        path: head.uri.to_string(),
+        headers: head.headers,
+        body,
+        received: Instant::now().into_std(),
+        answered: None,
+        connection,
+    };
+    let number = {
+        let mut calls = shared.calls.lock();
+        calls.push(call.clone());
+        calls.len() - 1
+    };
+    let handler = Arc::clone(&shared.handler.lock());
+    let response = respond(handler(&call)).await.ok_or(CutOff)?;
+    if let Some(call) = shared.calls.lock().get_mut(number) {
+        call.answered = Some(Instant::now().into_std());
+    }
+    Ok(response)
+}
