@@ -132,8 +132,17 @@ pub(crate) struct Content {
     promised: u64,
     /// What is still to be sent.
     rest: Option<Bytes>,
-    /// Whether it ends in an error.
-    cut: bool,
+    end: End,
+}
+
+/// How a body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Whole,
+    /// Cut off, once the server has had a chance to send what it has.
+    Cut {
+        flushed: bool,
+    },
 }
 
 /// Why a body ended early: we wanted it to.
@@ -146,7 +155,7 @@ impl Content {
         Self {
             promised: body.len() as u64,
             rest: Some(body.slice(..sent)).filter(|it| !it.is_empty()),
-            cut: cut_after.is_some(),
+            end: cut_after.map_or(End::Whole, |_| End::Cut { flushed: false }),
         }
     }
 }
@@ -157,13 +166,20 @@ impl Body for Content {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
-        Poll::Ready(match self.rest.take() {
-            Some(bytes) => Some(Ok(Frame::data(bytes))),
-            None if self.cut => Some(Err(CutOff)),
-            None => None,
-        })
+        if let Some(bytes) = self.rest.take() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        match self.end {
+            End::Whole => Poll::Ready(None),
+            End::Cut { flushed: true } => Poll::Ready(Some(Err(CutOff))),
+            End::Cut { flushed: false } => {
+                self.end = End::Cut { flushed: true };
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
