@@ -1,1 +1,24 @@
 //! All talk with tenants' hooks: requests spliced from bytes, limits, answers.
+//!
+//! Start reading at [`Invoker`]. Nothing else in this program opens a connection to what a tenant names.
+
+mod answer;
+mod client;
+mod connection;
+mod endpoint;
+mod error;
+mod metrics;
+mod pool;
+mod redirect;
+pub mod retry_after;
+mod rope;
+mod tls;
+pub mod url;
+
+pub use client::Invoker;
+pub use endpoint::{Endpoint, Target};
+pub use error::Error;
+pub use metrics::Metrics;
+
+#[cfg(test)]
+mod tests;

@@ -118,8 +118,8 @@ pub fn install_provider() {
     drop(aws_lc_rs::default_provider().install_default());
 }
 
-/// The one provider, for configurations that do not depend on `main` having installed it.
-fn provider() -> Arc<CryptoProvider> {
+/// The one provider of cryptography, for configurations that do not depend on `main` having installed it.
+pub fn provider() -> Arc<CryptoProvider> {
     CryptoProvider::get_default()
         .cloned()
         .unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()))
