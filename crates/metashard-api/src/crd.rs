@@ -205,3 +205,6 @@ fn requirement(is_labels: bool) -> Value {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -351,3 +351,6 @@ fn is_dns_label(text: &str) -> bool {
         && text.ends_with(is_plain)
         && text.chars().all(|c| is_plain(c) || c == '-')
 }
+
+#[cfg(test)]
+mod tests;

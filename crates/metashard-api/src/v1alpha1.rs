@@ -111,3 +111,6 @@ where
         _ => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,7 +137,11 @@ fn hooks(hooks: Option<&CompositeHooks>, findings: &mut Vec<Finding>) {
         ));
         return;
     };
-    if hooks.sync.as_ref().is_none_or(|hook| hook.webhook.is_none()) {
+    if hooks
+        .sync
+        .as_ref()
+        .is_none_or(|hook| hook.webhook.is_none())
+    {
         findings.push(Finding::invalid(
             "spec.hooks.sync",
             "no sync hook defined",
@@ -160,7 +164,11 @@ fn hooks(hooks: Option<&CompositeHooks>, findings: &mut Vec<Finding>) {
     ];
     for (field, hook) in never_called {
         if hook.is_some() {
-            findings.push(Finding::no_effect(field, "this hook is never called", "remove it"));
+            findings.push(Finding::no_effect(
+                field,
+                "this hook is never called",
+                "remove it",
+            ));
         }
     }
 }
@@ -262,3 +270,6 @@ fn sharding(sharding: Option<&Sharding>, findings: &mut Vec<Finding>) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -436,3 +436,6 @@ fn odd_fields(unknown: &[String], repeated: &[String]) -> String {
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
+
+#[cfg(test)]
+mod tests;

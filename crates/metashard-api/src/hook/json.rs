@@ -435,3 +435,6 @@ fn push_lossy(text: &mut String, bytes: &[u8]) {
         text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
     }
 }
+
+#[cfg(test)]
+mod tests;

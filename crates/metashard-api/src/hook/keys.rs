@@ -110,3 +110,6 @@ pub fn relative_key<'a>(parent_namespace: &str, namespace: &str, name: &'a str) 
         Cow::Borrowed(name)
     }
 }
+
+#[cfg(test)]
+mod tests;
