@@ -1,16 +1,26 @@
 //! The worker: one membership after another, and what it may do in each. See [`Worker`].
 
+mod leave;
+mod machine;
+mod maps;
+mod session;
+mod shards;
 mod standing;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use metashard_api::id::{Incarnation, ReplicaId, ShardId};
 
-pub use self::standing::{Authority, Held, HeldState, Phase, Standing};
+pub use self::{
+    machine::Worker,
+    standing::{Authority, Held, HeldState, Phase, Standing},
+};
 use crate::{
     lease, map,
     message::{Claim, FromLeader, FromWorker, LastWritten},
-    record::About,
+    record::{About, Seen},
     rules::Rules,
 };
 
@@ -39,7 +49,12 @@ pub enum Input {
     /// A UUID for the next membership, as [`Action::DrawIncarnation`] asked.
     IncarnationDrawn(Incarnation),
     /// How an [`Action::Lease`] that writes ended, or what one that reads showed.
-    LeaseAnswered(lease::Input),
+    LeaseAnswered {
+        /// Whose Lease it was for.
+        incarnation: Incarnation,
+        /// The answer.
+        answer: lease::Input,
+    },
     /// The session that [`Action::OpenSession`] asked for is open; it may close and open again any number of times.
     SessionOpened,
     /// It is closed.
@@ -86,6 +101,8 @@ pub enum Action {
     CloseSession,
     /// Send this on the open session; without one, drop it.
     Send(FromWorker),
+    /// Say why the incarnation ends.
+    ReportLoss(Loss),
     /// Ask the dispatcher for a sign of life.
     PingDispatcher,
     /// Fill the caches for this shard.
@@ -126,4 +143,15 @@ pub enum Freshness {
     Crash,
     /// The last owner was this incarnation, and it wrote nothing: nothing more than it has.
     Kept,
+}
+
+/// Why an incarnation ends.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// Its Lease is not its own any more; what a read showed.
+    Lease(Seen),
+    /// The map was made anew.
+    MapReplaced,
+    /// A quorum read shows an older map than one seen before: the API server was set back.
+    MapWentBack,
 }

@@ -375,3 +375,6 @@ enum Sight {
     /// Not ours any more, or not obtained.
     Other,
 }
+
+#[cfg(test)]
+mod tests;

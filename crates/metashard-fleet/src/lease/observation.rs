@@ -94,3 +94,6 @@ fn duration_of(seen: &Seen) -> Duration {
         Seen::Absent => Duration::ZERO,
     }
 }
+
+#[cfg(test)]
+mod tests;
