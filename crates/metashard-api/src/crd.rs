@@ -104,7 +104,7 @@ fn finish_validation(validation: CustomResourceValidation) -> CustomResourceVali
         return validation;
     };
     finish_schema(&mut root);
-    require_metadata(&mut root);
+    finish_root(&mut root);
     serde_json::from_value(root)
         .map(|schema| CustomResourceValidation {
             open_api_v3_schema: Some(schema),
@@ -112,8 +112,14 @@ fn finish_validation(validation: CustomResourceValidation) -> CustomResourceVali
         .unwrap_or(validation)
 }
 
-fn require_metadata(root: &mut Value) {
-    root["properties"]["metadata"] = json!({ "type": "object" });
+fn finish_root(root: &mut Value) {
+    for (name, type_) in [
+        ("apiVersion", "string"),
+        ("kind", "string"),
+        ("metadata", "object"),
+    ] {
+        root["properties"][name] = json!({ "type": type_ });
+    }
     let mut required = vec![json!("metadata")];
     if let Some(rest) = root["required"].as_array() {
         required.extend(rest.iter().cloned());
@@ -170,7 +176,7 @@ fn finish_selector(schema: &mut Map<String, Value>) {
     let mut expressions = json!({
         "description": "Further requirements. All of them must hold.",
         "type": "array",
-        "items": requirement(is_labels),
+        "items": requirement(),
     });
     if is_labels {
         expressions["x-kubernetes-list-type"] = json!("atomic");
@@ -181,15 +187,7 @@ fn finish_selector(schema: &mut Map<String, Value>) {
     }
 }
 
-fn requirement(is_labels: bool) -> Value {
-    let mut values = json!({
-        "description": "For In and NotIn: at least one. For the others: none.",
-        "type": "array",
-        "items": { "type": "string" },
-    });
-    if is_labels {
-        values["x-kubernetes-list-type"] = json!("atomic");
-    }
+fn requirement() -> Value {
     json!({
         "description": "A requirement on one key.",
         "type": "object",
@@ -201,7 +199,12 @@ fn requirement(is_labels: bool) -> Value {
                 "type": "string",
                 "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
             },
-            "values": values,
+            "values": {
+                "description": "For In and NotIn: at least one. For the others: none.",
+                "type": "array",
+                "items": { "type": "string" },
+                "x-kubernetes-list-type": "atomic",
+            },
         },
     })
 }

@@ -180,6 +180,7 @@ pub struct CaBundleRef {
     pub namespace: String,
     /// The key. Absent: `ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "ca.crt"))]
     pub key: Option<String>,
 }
 
@@ -191,9 +192,11 @@ pub struct ClientTls {
     pub secret_ref: SecretRef,
     /// Key of the certificate. Absent: `tls.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "tls.crt"))]
     pub cert_key: Option<String>,
     /// Key of the private key. Absent: `tls.key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "tls.key"))]
     pub private_key_key: Option<String>,
 }
 
@@ -203,6 +206,7 @@ pub struct ClientTls {
 pub struct Authorization {
     /// First word of the header. Absent or blank: `Bearer`. Not `Basic`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Bearer"))]
     pub type_: Option<String>,
     /// The key that holds the token.
     pub secret_ref: SecretKeyRef,
@@ -216,9 +220,11 @@ pub struct BasicAuth {
     pub secret_ref: SecretRef,
     /// Key of the name. Absent: `username`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "username"))]
     pub username_key: Option<String>,
     /// Key of the password. Absent: `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "password"))]
     pub password_key: Option<String>,
 }
 
