@@ -1,4 +1,4 @@
-//! Connections to the API server: one pool for reads, one for watches, one for writes, one for Leases.
+//! Connections to the API server: one general pool, one for watches, writes and Leases.
 //!
 //! All of them speak HTTP/1.1: a call there costs less than over HTTP/2, and a busy API server closes watches that share
 //! an HTTP/2 connection with a burst of writes.
@@ -36,7 +36,7 @@ pub struct Clients(Arc<Inner>);
 
 struct Inner {
     host: String,
-    reads: Pool,
+    general: Pool,
     watches: Pool,
     writes: Pool,
     leases: Pool,
@@ -64,7 +64,7 @@ impl Clients {
         let pools = pool::Pools::new(&config, &metrics)?;
         Ok(Self(Arc::new(Inner {
             host: pools.host,
-            reads: pools.reads,
+            general: pools.general,
             watches: pools.watches,
             writes: pools.writes,
             leases: pools.leases,
@@ -93,15 +93,15 @@ impl Clients {
     ) -> Result<Option<Arc<Object>>, Error> {
         let call = Call::get(identity, resource.object_path(namespace, name)).within(READ_TIMEOUT);
         self.0.limit.admit(&self.0.clock).await;
-        match self.0.reads.call(call).await {
+        match self.0.general.call(call).await {
             Ok(answer) => object(&answer).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    pub(crate) fn reads(&self) -> &Pool {
-        &self.0.reads
+    pub(crate) fn general(&self) -> &Pool {
+        &self.0.general
     }
 
     pub(crate) fn watches(&self) -> &Pool {

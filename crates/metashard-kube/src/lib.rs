@@ -6,9 +6,15 @@
 //! Objects are kept as the bytes that they came in.
 
 pub mod client;
+pub mod crd;
+pub mod discovery;
 pub mod error;
 pub mod gate;
 pub mod identity;
 pub mod informer;
+mod latest;
+pub mod lease;
 pub mod metrics;
+pub mod shard_map;
 mod store;
+pub mod system;

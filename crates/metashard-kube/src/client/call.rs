@@ -21,6 +21,7 @@ pub(crate) struct Call<'a> {
     pub(super) content_type: &'static str,
     pub(super) accept: &'static str,
     pub(super) user_agent: Option<HeaderValue>,
+    pub(super) unless_etag: Option<HeaderValue>,
     pub(super) timeout: Duration,
 }
 
@@ -30,6 +31,7 @@ pub(crate) struct Answer {
     pub(crate) method: Method,
     /// Path of the request, without its query.
     pub(crate) path: String,
+    pub(crate) etag: Option<String>,
     pub(crate) body: Bytes,
 }
 
@@ -43,6 +45,7 @@ impl<'a> Call<'a> {
             content_type: "application/json",
             accept: "application/json",
             user_agent: None,
+            unless_etag: None,
             timeout: TIMEOUT,
         }
     }
@@ -68,6 +71,12 @@ impl<'a> Call<'a> {
 
     pub(crate) fn user_agent(mut self, user_agent: HeaderValue) -> Self {
         self.user_agent = Some(user_agent);
+        self
+    }
+
+    /// Asks for nothing but the status 304, if the answer's ETag would be this.
+    pub(crate) fn unless(mut self, etag: &str) -> Self {
+        self.unless_etag = HeaderValue::from_str(etag).ok();
         self
     }
 

@@ -54,7 +54,7 @@ struct Inner {
 /// The pools of one API server. They share credentials, so that a credential plug-in runs once for all of them.
 pub(super) struct Pools {
     pub(super) host: String,
-    pub(super) reads: Pool,
+    pub(super) general: Pool,
     pub(super) watches: Pool,
     pub(super) writes: Pool,
     pub(super) leases: Pool,
@@ -90,7 +90,7 @@ impl Pools {
             }))
         };
         Ok(Self {
-            reads: pool(),
+            general: pool(),
             watches: pool(),
             writes: pool(),
             leases: pool(),
@@ -104,7 +104,12 @@ impl Pool {
     pub(crate) async fn call(&self, call: Call<'_>) -> Result<Answer, Error> {
         let (method, path, timeout) = (call.method.clone(), call.path().to_owned(), call.timeout);
         match tokio::time::timeout(timeout, self.exchange(call)).await {
-            Ok(Ok(body)) => Ok(Answer { method, path, body }),
+            Ok(Ok((etag, body))) => Ok(Answer {
+                method,
+                path,
+                etag,
+                body,
+            }),
             Ok(Err(cause)) => Err(Error {
                 method,
                 path,
@@ -136,9 +141,14 @@ impl Pool {
         }
     }
 
-    async fn exchange(&self, call: Call<'_>) -> Result<Bytes, Cause> {
+    async fn exchange(&self, call: Call<'_>) -> Result<(Option<String>, Bytes), Cause> {
         let response = self.head(call).await?;
-        read(response.into_body(), MAX_ANSWER).await
+        let etag = response
+            .headers()
+            .get(header::ETAG)
+            .and_then(|etag| etag.to_str().ok())
+            .map(str::to_owned);
+        Ok((etag, read(response.into_body(), MAX_ANSWER).await?))
     }
 
     /// Sends `call`; an answer without a status of success is a refusal.
@@ -178,6 +188,9 @@ impl Pool {
             );
         if !call.body.is_empty() {
             request = request.header(header::CONTENT_TYPE, call.content_type);
+        }
+        if let Some(etag) = call.unless_etag {
+            request = request.header(header::IF_NONE_MATCH, etag);
         }
         request
             .body(Full::new(call.body))

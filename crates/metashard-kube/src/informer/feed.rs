@@ -160,7 +160,7 @@ impl Feed {
         loop {
             let call = self.requests.page(next.as_deref(), whole);
             self.clients.limit().admit(self.clients.clock()).await;
-            let answer = match self.clients.reads().call(call).await {
+            let answer = match self.clients.general().call(call).await {
                 // The list got too old between two pages: once more, and in one piece.
                 Err(error) if next.is_some() && error.refusal().is_some_and(is_gone) => {
                     (next, whole) = (None, true);

@@ -1,0 +1,132 @@
+//! The CRDs that the process needs: which are missing, and the one that it installs itself.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use crate::{
+    client::{Call, Clients, encode_query},
+    discovery::crd_resource,
+    error::{Cause, Error},
+    identity::Identity,
+};
+
+/// How long the API server may take to serve a CRD that was just created; usually a fraction of a second.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(10);
+const ESTABLISH_POLL: Duration = Duration::from_millis(100);
+
+/// CRDs are missing. Prints as one line that says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("CRDs are not installed: {}; install them with `kubectl apply --server-side -f deploy/crds/`", .0.join(", "))]
+pub struct Missing(pub Vec<String>);
+
+/// How an installation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Installed {
+    /// It was there.
+    Already,
+    /// It was created, and is served.
+    Created,
+    /// It is not there, and the process has no right to create it.
+    NotAllowed,
+}
+
+/// Which of `crds` do not exist, by name.
+///
+/// # Errors
+///
+/// When the API server cannot be reached or refuses. One that may not be read counts as present: its watch will tell.
+pub async fn missing(
+    clients: &Clients,
+    crds: &[CustomResourceDefinition],
+) -> Result<Vec<String>, Error> {
+    let mut missing = Vec::new();
+    for crd in crds {
+        match read(clients, name(crd)).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => missing.push(name(crd).to_owned()),
+            Err(error) if error.is_forbidden() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(missing)
+}
+
+/// Installs `crd` if it is absent and the process may; returns once it is served.
+///
+/// # Errors
+///
+/// When the API server cannot be reached, refuses for another reason than a missing right, or does not serve it in time.
+pub async fn install(
+    clients: &Clients,
+    crd: &CustomResourceDefinition,
+) -> Result<Installed, Error> {
+    match read(clients, name(crd)).await {
+        Ok(_) => return Ok(Installed::Already),
+        Err(error) if error.is_not_found() || error.is_forbidden() => {}
+        Err(error) => return Err(error),
+    }
+    let identity = Identity::process();
+    let path = crd_resource().collection_path(None);
+    let body = serde_json::to_vec(crd).map_err(|error| Error {
+        method: Method::POST,
+        path: path.clone(),
+        cause: Cause::Answer(error.to_string()),
+    })?;
+    let created = clients
+        .general()
+        .call(Call::new(&identity, Method::POST, path).body(Bytes::from(body)))
+        .await;
+    match created {
+        Ok(_) => {}
+        // Another replica was faster.
+        Err(error) if error.is_conflict() => {}
+        Err(error) if error.is_forbidden() => return Ok(Installed::NotAllowed),
+        Err(error) => return Err(error),
+    }
+    served(clients, crd).await?;
+    Ok(Installed::Created)
+}
+
+/// Waits until the objects of `crd` can be listed.
+async fn served(clients: &Clients, crd: &CustomResourceDefinition) -> Result<(), Error> {
+    let versions = &crd.spec.versions;
+    let version = versions
+        .iter()
+        .find(|version| version.served)
+        .map_or("v1", |version| &version.name);
+    let mut target = format!(
+        "/apis/{}/{version}/{}",
+        crd.spec.group, crd.spec.names.plural
+    );
+    encode_query(&mut target, "limit", "1");
+    let identity = Identity::process();
+    let deadline = clients.clock().now().mono + ESTABLISH_TIMEOUT;
+    loop {
+        match clients
+            .general()
+            .call(Call::get(&identity, target.clone()))
+            .await
+        {
+            // Not allowed to list them: it is served.
+            Err(error) if error.is_forbidden() => return Ok(()),
+            Err(error) if clients.clock().now().mono >= deadline => return Err(error),
+            Err(_) => clients.clock().sleep(ESTABLISH_POLL).await,
+            Ok(_) => return Ok(()),
+        }
+    }
+}
+
+async fn read(clients: &Clients, name: &str) -> Result<(), Error> {
+    let identity = Identity::process();
+    let call = Call::get(&identity, crd_resource().object_path(None, name));
+    // Its name says all; the schema may be large.
+    let call = call.accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+    clients.general().call(call).await.map(drop)
+}
+
+fn name(crd: &CustomResourceDefinition) -> &str {
+    crd.metadata.name.as_deref().unwrap_or_default()
+}

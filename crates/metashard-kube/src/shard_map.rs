@@ -1,0 +1,188 @@
+//! The ShardMap: reading, watching and writing it.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::Method;
+use metashard_api::{
+    resource::Resource,
+    shard_map::{self, ShardMapSpec},
+};
+use metashard_fleet::{
+    map::{Map, Seen, Write},
+    record::Written,
+};
+use metashard_reconcile::object::Object;
+use metashard_runtime::log::chain;
+use serde_json::json;
+use tracing::warn;
+
+use crate::{
+    client::{Call, Clients, encode_query, object},
+    error::{Cause, Error},
+    identity::Identity,
+    informer::{Informers, View, ViewKey},
+    latest::Latest,
+    lease::written_not,
+};
+
+/// A map of 4,096 shards is up to 512 KiB long, so it gets more time than a Lease.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The ShardMap of one namespace. Cheap to clone.
+#[derive(Clone)]
+pub struct ShardMaps {
+    clients: Clients,
+    namespace: Arc<str>,
+    resource: Arc<Resource>,
+}
+
+/// The changes of the ShardMap, the newest state only.
+#[derive(Debug)]
+pub struct MapWatch {
+    latest: Arc<Latest>,
+    view: View,
+}
+
+impl ShardMaps {
+    /// The ShardMap [`shard_map::NAME`] of `namespace`.
+    pub fn new(clients: &Clients, namespace: &str) -> Self {
+        Self {
+            clients: clients.clone(),
+            namespace: namespace.into(),
+            resource: Arc::new(resource()),
+        }
+    }
+
+    /// Reads the map from the database (a quorum read), past all caches. A missing CRD reads as absent too.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer in time, another refusal, or a map that cannot be understood.
+    pub async fn read(&self) -> Result<Seen, Error> {
+        match self.call(Method::GET, Bytes::new()).await {
+            Ok(map) => Ok(Seen::Present(Arc::new(map))),
+            Err(error) if error.is_not_found() => Ok(Seen::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the map, or replaces the state that `write` is based on.
+    pub async fn write(&self, write: &Write) -> Written<Arc<Map>> {
+        let mut metadata = json!({ "namespace": &*self.namespace, "name": shard_map::NAME });
+        let method = match &write.base {
+            Some(base) => {
+                // With the uid a map that was deleted is not made anew.
+                metadata["uid"] = base.uid.as_str().into();
+                metadata["resourceVersion"] = base.resource_version.as_str().into();
+                Method::PUT
+            }
+            None => Method::POST,
+        };
+        let body = json!({
+            "apiVersion": self.resource.api_version(),
+            "kind": self.resource.kind,
+            "metadata": metadata,
+            "spec": write.spec,
+        });
+        match self.call(method, Bytes::from(body.to_string())).await {
+            Ok(map) => Written::Accepted(Arc::new(map)),
+            Err(error) => {
+                warn!(error = chain(&error), "ShardMap not written");
+                written_not(&error)
+            }
+        }
+    }
+
+    /// Watches the map; begins with the present one, if there is one.
+    pub fn watch(&self, informers: &Informers) -> MapWatch {
+        let latest = Arc::new(Latest::default());
+        let key = ViewKey::new(Identity::process(), Arc::clone(&self.resource))
+            .in_namespace(&*self.namespace);
+        let view = informers.open(key, Some(Arc::clone(&latest) as _));
+        MapWatch { latest, view }
+    }
+
+    async fn call(&self, method: Method, body: Bytes) -> Result<Map, Error> {
+        let mut target = match method {
+            Method::POST => self.resource.collection_path(Some(&self.namespace)),
+            _ => self
+                .resource
+                .object_path(Some(&self.namespace), shard_map::NAME),
+        };
+        encode_query(
+            &mut target,
+            "timeout",
+            &format!("{}ms", TIMEOUT.as_millis()),
+        );
+        let identity = Identity::process();
+        let answer = self
+            .clients
+            .leases()
+            .call(
+                Call::new(&identity, method, target)
+                    .body(body)
+                    .within(TIMEOUT),
+            )
+            .await?;
+        to_map(&*object(&answer)?).map_err(|error| Error {
+            method: answer.method,
+            path: answer.path,
+            cause: Cause::Answer(error.to_string()),
+        })
+    }
+}
+
+impl fmt::Debug for ShardMaps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ShardMaps({})", self.namespace)
+    }
+}
+
+impl MapWatch {
+    /// The next state of the map. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Seen {
+        loop {
+            let (name, state) = self.latest.next().await;
+            if *name != *shard_map::NAME {
+                continue;
+            }
+            let Some(object) = state else {
+                return Seen::Absent;
+            };
+            match to_map(&object) {
+                Ok(map) => return Seen::Present(Arc::new(map)),
+                Err(error) => warn!(%error, "ShardMap not understood"),
+            }
+        }
+    }
+
+    /// The view that the changes come from.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+}
+
+fn to_map(object: &Object) -> Result<Map, serde_json::Error> {
+    // A map as installed has no spec: it is empty.
+    let spec = object
+        .spec()
+        .map(serde_json::from_slice::<ShardMapSpec>)
+        .transpose()?;
+    Ok(Map {
+        uid: object.uid().to_owned(),
+        resource_version: object.resource_version().to_owned(),
+        spec: spec.unwrap_or_default(),
+    })
+}
+
+fn resource() -> Resource {
+    Resource {
+        group: "metashard.io".to_owned(),
+        version: "v1beta1".to_owned(),
+        plural: "shardmaps".to_owned(),
+        kind: "ShardMap".to_owned(),
+        namespaced: true,
+        has_status: true,
+    }
+}
