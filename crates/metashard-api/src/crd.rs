@@ -192,6 +192,10 @@ fn requirement() -> Value {
         "description": "A requirement on one key.",
         "type": "object",
         "required": ["key", "operator"],
+        "x-kubernetes-validations": [{
+            "rule": "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+            "message": "In and NotIn need values, Exists and DoesNotExist take none",
+        }],
         "properties": {
             "key": { "description": "The key.", "type": "string" },
             "operator": {

@@ -21,7 +21,7 @@ pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of these kinds.
 pub const API_VERSION: &str = "metacontroller.k8s.io/v1alpha1";
 
-/// How an observed child that differs from the desired one is changed.
+/// How an observed child that differs from the desired one is changed. Absent: `OnDelete`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -49,7 +49,9 @@ impl UpdateMethod {
     }
 }
 
-/// Which existing objects may become children.
+/// Which existing objects may become children. Absent: `IfOwnerless`, those without a controller that the selector matches.
+///
+/// `Force` also takes over one without a controller that has the name of a desired child; `Never` takes over none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Adoption {
     /// None: only what was created for the parent is its child.
@@ -66,7 +68,7 @@ pub enum Adoption {
     Unknown,
 }
 
-/// What happens to a child that is no longer desired.
+/// What happens to a child that is no longer desired. Absent: `Delete`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
     /// It is deleted: what Metacontroller does. The default.

@@ -28,7 +28,7 @@ pub struct Hook {
     pub webhook: Option<Webhook>,
 }
 
-/// Version of a hook's bodies, as written in a controller object.
+/// Version of the request and response bodies.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -77,7 +77,7 @@ pub struct Webhook {
     pub security: EndpointSecurity,
 }
 
-/// Whether an answer with unknown or repeated fields is refused.
+/// Whether an answer with unknown or repeated fields is refused. Absent: `loose` for v1, `strict` for v2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ResponseUnmarshalMode {
