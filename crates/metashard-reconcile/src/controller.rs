@@ -1,9 +1,27 @@
 //! One controller, compiled for reconciling: what its spec says, resolved once.
 
+mod compile;
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use metashard_api::{id::ControllerUid, resource::Resource};
+use metashard_api::{
+    hook::{Mode, Version},
+    id::ControllerUid,
+    names::reason,
+    resource::Resource,
+    selector::Selector,
+    v1alpha1::{composite::CompositeController, webhook::Webhook},
+    validate::Finding,
+};
+
+use crate::{
+    object::{Object, OwnerReference},
+    request::Frame,
+    sync::HookKind,
+};
 
 /// One CompositeController, compiled for reconciling.
 #[derive(Debug)]
@@ -14,20 +32,36 @@ pub struct Controller {
     pub name: String,
     /// `metadata.generation` of the controller object that was compiled.
     pub generation: i64,
-    /// The controller object as hooks see it: with an empty status.
-    pub raw: Bytes,
     /// The finalizer that it puts on its parents.
     pub finalizer: String,
     /// The parent resource.
     pub parent: Arc<Resource>,
+    /// Which parents are handled.
+    pub selector: Selector,
     /// Whether a change of a parent's status alone starts no sync.
     pub ignore_status_changes: bool,
     /// Whether children are selected by the label `controller-uid`.
     pub generate_selector: bool,
-    /// The kinds of children, in the order of the spec.
+    /// The kinds of children, in the order of the spec, without those in `missing`.
     pub children: Vec<ChildRule>,
+    /// The hook that says which children should exist.
+    pub sync: Option<Hook>,
+    /// The hook that is called for parents that are on their way out; its presence puts the finalizer on parents.
+    pub finalize: Option<Hook>,
     /// How often every parent is synced anyway; at least 1 s.
     pub resync_period: Option<Duration>,
+    /// Whether the controller rests. Nothing here looks at it: the worker does not start it.
+    pub paused: bool,
+    /// Kinds of children that the API server does not serve. The others are handled; compile anew when discovery changes.
+    pub missing: Vec<Finding>,
+    /// Fields without effect.
+    pub notes: Vec<Finding>,
+    /// The `apiVersion`s of the missing kinds.
+    pub(crate) missing_versions: Vec<String>,
+    /// What all requests to its hooks have in common.
+    pub(crate) frame: Frame,
+    /// Tells memories of one compilation from those of another.
+    pub(crate) fingerprint: u64,
 }
 
 /// One kind of children.
@@ -37,6 +71,8 @@ pub struct ChildRule {
     pub resource: Arc<Resource>,
     /// What is done to a child that differs from the desired one.
     pub update: UpdateStrategy,
+    /// Whether objects without a controller that match the parent's selector become children.
+    pub adopts: bool,
 }
 
 /// What is done to a child that differs from the desired one.
@@ -48,4 +84,120 @@ pub enum UpdateStrategy {
     Recreate,
     /// It is updated.
     InPlace,
+}
+
+/// One hook that is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// Version of the bodies.
+    pub version: Version,
+    /// Whether odd answers are refused.
+    pub mode: Mode,
+    /// Where it is reached.
+    pub webhook: Webhook,
+}
+
+/// Why a controller cannot be run. Each finding names the field and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Its spec is wrong, or asks for what this version does not serve.
+    #[error("{}", findings(.0))]
+    Refused(Vec<Finding>),
+    /// The API server does not serve the parent resource. Compile anew when discovery changes.
+    #[error("{0}")]
+    ParentNotFound(Finding),
+    /// The parent resource has no status subresource. Compile anew when discovery changes.
+    #[error("{0}")]
+    NoStatus(Finding),
+    /// The controller object has no uid or name, or its bytes are not those of an object.
+    #[error("read the controller object: {0}")]
+    Unreadable(String),
+}
+
+impl Error {
+    /// The findings, for conditions and events.
+    pub fn findings(&self) -> &[Finding] {
+        match self {
+            Self::Refused(findings) => findings,
+            Self::ParentNotFound(finding) | Self::NoStatus(finding) => {
+                std::slice::from_ref(finding)
+            }
+            Self::Unreadable(_) => &[],
+        }
+    }
+
+    /// The reason for a condition.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Refused(findings) => findings
+                .first()
+                .map_or(reason::INVALID_SPEC, Finding::reason),
+            Self::ParentNotFound(_) => reason::RESOURCE_NOT_FOUND,
+            Self::NoStatus(_) => reason::NO_STATUS_SUBRESOURCE,
+            Self::Unreadable(_) => reason::UNREADABLE,
+        }
+    }
+}
+
+fn findings(all: &[Finding]) -> String {
+    all.iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(" | ")
+}
+
+impl Controller {
+    /// Compiles a controller. `raw` is the JSON that `object` was read from; `lookup` finds the resource of an
+    /// apiVersion and plural in discovery.
+    ///
+    /// # Errors
+    /// When it cannot be run. A kind of children that is not served is no error: see [`Controller::missing`].
+    pub fn compile(
+        object: &CompositeController,
+        raw: &Bytes,
+        lookup: &dyn Fn(&str, &str) -> Option<Arc<Resource>>,
+    ) -> Result<Self, Error> {
+        compile::compile(object, raw, lookup)
+    }
+
+    /// The hook of a kind, if the controller has it.
+    pub fn hook(&self, kind: HookKind) -> Option<&Hook> {
+        match kind {
+            HookKind::Sync => self.sync.as_ref(),
+            HookKind::Finalize => self.finalize.as_ref(),
+        }
+    }
+
+    /// Whether a parent is selected by its labels.
+    pub fn selects(&self, parent: &Object) -> bool {
+        self.selector.matches(|key| parent.label(key))
+    }
+
+    /// Whether a parent is this controller's to handle: it is selected, or still carries the finalizer.
+    pub fn concerns(&self, parent: &Object) -> bool {
+        self.selects(parent) || parent.has_finalizer(&self.finalizer)
+    }
+
+    /// Whether an update of a parent starts no sync because nothing but its status changed and the spec says to ignore that.
+    /// A deletion is never ignored, nor a kind without `metadata.generation`, whose other changes would not be seen.
+    pub fn ignores_update(&self, old: &Object, new: &Object) -> bool {
+        self.ignore_status_changes
+            && new.generation() != 0
+            && new.generation() == old.generation()
+            && new.uid() == old.uid()
+            && !new.is_deleting()
+            && new.same_labels(old)
+            && new.same_annotations(old)
+    }
+
+    /// The reference of a child to its controlling parent, if that is of this controller's parent kind, in any version.
+    pub fn parent_of<'a>(&self, child: &'a Object) -> Option<OwnerReference<'a>> {
+        child.controller_owner().filter(|owner| {
+            let group = owner
+                .api_version
+                .split_once('/')
+                .map_or("", |(group, _)| group);
+            owner.kind == self.parent.kind && group == self.parent.group
+        })
+    }
 }

@@ -1,5 +1,248 @@
 //! What a sync remembers for the next one of the same parent: what was found to need no write, and what was written.
 
+use std::{cmp::Ordering, sync::Arc, time::Duration};
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::{
+    controller::Controller,
+    object::{Object, compare_versions},
+    sync::Candidates,
+};
+
+/// Most passes for which a child of our own making that does not come in is taken to exist.
+/// Only a cache that went back in time needs the bound.
+const MAX_PASSES: u8 = 16;
+
 /// What a sync remembers for the next one of the same parent. Kept by the worker; an empty one costs a sync that looks at everything.
 #[derive(Debug, Default)]
-pub struct Memory {}
+pub struct Memory {
+    /// The compilation and the parent that all of this is about.
+    about: u64,
+    /// The last pass, if it found everything as desired.
+    pass: Option<Pass>,
+    /// What is known of children, sorted by name.
+    children: Vec<Known>,
+    /// What the last status write wanted, and what the API server made of it.
+    pub(crate) status: Option<StatusWrite>,
+    /// The deletions that the delete guard holds back; 0: none.
+    pub(crate) held: u64,
+    /// The creations that met an existing object in the last pass; 0: none.
+    pub(crate) collided: u64,
+    /// The parent as our last write left it.
+    parent: Option<Arc<Object>>,
+    /// Children as our last writes left them.
+    written: Vec<Written>,
+    /// Uids of children that were deleted, hashed.
+    deleted: Vec<u64>,
+}
+
+/// A pass in which everything was as desired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// Hash of all that went into the request.
+    pub(crate) inputs: u128,
+    /// Hash of the answer.
+    pub(crate) answer: u128,
+    /// The `resyncAfterSeconds` of the answer.
+    pub(crate) resync: Option<Duration>,
+}
+
+/// What is known of one child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Hash of its rule, namespace and name.
+    pub(crate) name: u64,
+    /// Hash of the desired object.
+    pub(crate) wish: u64,
+    /// Hash of uid and resourceVersion of the state that needs no write.
+    pub(crate) observed: u64,
+    /// Hash of what the API server has otherwise although we wrote it; 0: nothing.
+    pub(crate) disagreement: u64,
+}
+
+/// A status write, by hashes of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StatusWrite {
+    pub(crate) wanted: u64,
+    pub(crate) stored: u64,
+}
+
+#[derive(Debug)]
+struct Written {
+    rule: usize,
+    object: Arc<Object>,
+    passes: u8,
+}
+
+impl Memory {
+    /// Whether an object is exactly as one of our writes left it: news of it tell nothing new.
+    pub fn wrote(&self, object: &Object) -> bool {
+        let mine = self
+            .written
+            .iter()
+            .map(|written| &written.object)
+            .chain(&self.parent);
+        mine.into_iter().any(|own| {
+            own.uid() == object.uid() && own.resource_version() == object.resource_version()
+        })
+    }
+
+    /// Forgets everything if it is about another parent or another compilation of the controller.
+    pub(crate) fn open(&mut self, controller: &Controller, parent: &Object) {
+        let mut hash = Xxh3::new();
+        hash.update(&controller.fingerprint.to_le_bytes());
+        hash.update(parent.uid().as_bytes());
+        let about = hash.digest();
+        if self.about != about {
+            *self = Self {
+                about,
+                ..Self::default()
+            };
+        }
+    }
+
+    /// The parent, or what our last write made of it if the cache has not come that far.
+    pub(crate) fn newest_parent(&mut self, cached: Arc<Object>) -> Arc<Object> {
+        match &self.parent {
+            Some(own) if own.is_newer_than(&cached) => Arc::clone(own),
+            _ => {
+                self.parent = None;
+                cached
+            }
+        }
+    }
+
+    /// The candidates of a rule, with our own writes that the cache does not show yet.
+    pub(crate) fn newest_children(&mut self, rule: usize, from: Candidates) -> Vec<Arc<Object>> {
+        let Candidates {
+            mut objects,
+            reached,
+        } = from;
+        self.written.retain_mut(|written| {
+            if written.rule != rule {
+                return true;
+            }
+            let own = &written.object;
+            let same = |found: &&mut Arc<Object>| {
+                found.name() == own.name() && found.namespace() == own.namespace()
+            };
+            if let Some(found) = objects.iter_mut().find(same) {
+                let is_behind = own.is_newer_than(found);
+                if is_behind {
+                    *found = Arc::clone(own);
+                }
+                return is_behind;
+            }
+            let version = own.resource_version();
+            let is_behind = reached
+                .as_deref()
+                .is_some_and(|reached| compare_versions(reached, version) == Some(Ordering::Less));
+            written.passes += 1;
+            let keep = is_behind && written.passes <= MAX_PASSES;
+            if keep {
+                objects.push(Arc::clone(own));
+            }
+            keep
+        });
+        objects
+    }
+
+    /// Drops what is remembered of deletions that the caches show by now.
+    pub(crate) fn retain_deleted(&mut self, candidates: &[Vec<Arc<Object>>]) {
+        let is_there = |uid: u64| {
+            candidates
+                .iter()
+                .flatten()
+                .any(|it| hash_text(it.uid()) == uid)
+        };
+        self.deleted.retain(|uid| is_there(*uid));
+    }
+
+    /// Whether we have deleted this very object: it is gone, or on its way.
+    pub(crate) fn has_deleted(&self, object: &Object) -> bool {
+        !self.deleted.is_empty() && self.deleted.contains(&hash_text(object.uid()))
+    }
+
+    /// The last pass, if this one is the same.
+    pub(crate) fn same_pass(&self, inputs: u128, answer: u128) -> Option<Pass> {
+        self.pass
+            .filter(|pass| pass.inputs == inputs && pass.answer == answer)
+    }
+
+    /// What is known of a child whose desired object has not changed.
+    pub(crate) fn known(&self, name: u64, wish: u64) -> Option<Known> {
+        let index = self
+            .children
+            .binary_search_by_key(&name, |known| known.name)
+            .ok()?;
+        self.children
+            .get(index)
+            .copied()
+            .filter(|known| known.wish == wish)
+    }
+
+    /// Notes what the parent is after a write of ours.
+    pub(crate) fn note_parent(&mut self, parent: &Arc<Object>) {
+        self.parent = Some(Arc::clone(parent));
+    }
+
+    /// Forgets our writes to the parent: the API server does not agree with them.
+    pub(crate) fn forget_parent(&mut self) {
+        self.parent = None;
+    }
+
+    /// Notes what a child is after a write of ours.
+    pub(crate) fn note_child(&mut self, rule: usize, object: &Arc<Object>) {
+        self.written.retain(|written| {
+            written.object.name() != object.name()
+                || written.object.namespace() != object.namespace()
+                || written.rule != rule
+        });
+        self.written.push(Written {
+            rule,
+            object: Arc::clone(object),
+            passes: 0,
+        });
+    }
+
+    /// Forgets our writes to a child: the API server does not agree with them.
+    pub(crate) fn forget_child(&mut self, uid: &str) {
+        self.written.retain(|written| written.object.uid() != uid);
+    }
+
+    /// Notes that a child was deleted by us.
+    pub(crate) fn note_deleted(&mut self, uid: &str) {
+        self.forget_child(uid);
+        self.deleted.push(hash_text(uid));
+    }
+
+    /// Replaces what is known of children and of the pass.
+    pub(crate) fn learn(&mut self, mut children: Vec<Known>, pass: Option<Pass>) {
+        children.sort_unstable_by_key(|known| known.name);
+        children.shrink_to_fit();
+        self.children = children;
+        self.pass = pass;
+    }
+}
+
+/// Hash of a child's name in its rule.
+pub(crate) fn hash_name(rule: usize, namespace: Option<&str>, name: &str) -> u64 {
+    let mut hash = Xxh3::new();
+    hash.update(&(rule as u64).to_le_bytes());
+    hash.update(namespace.unwrap_or_default().as_bytes());
+    hash.update(b"/");
+    hash.update(name.as_bytes());
+    hash.digest()
+}
+
+/// Hash of a state of an object.
+pub(crate) fn hash_version(object: &Object) -> u64 {
+    let mut hash = Xxh3::new();
+    object.hash_version(&mut hash);
+    hash.digest()
+}
+
+fn hash_text(text: &str) -> u64 {
+    xxh3_64(text.as_bytes())
+}

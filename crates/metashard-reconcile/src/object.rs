@@ -213,10 +213,10 @@ impl Object {
 
     /// The raw JSON of `status`; `None` if it is absent or null.
     pub fn status(&self) -> Option<&[u8]> {
-        self.raw(self.status)
+        self.raw(self.status).filter(|raw| *raw != b"null")
     }
 
-    /// Where `status` lies in the bytes.
+    /// Where `status` lies in the bytes, also if it is null.
     pub(crate) fn status_range(&self) -> Option<Range<usize>> {
         (self.status.len > 0).then(|| self.status.range())
     }

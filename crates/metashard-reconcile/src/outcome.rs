@@ -1,6 +1,8 @@
 //! What one pass over one parent came to.
 
-use std::sync::Arc;
+use std::{borrow::Cow, error::Error, fmt::Write as _, sync::Arc};
+
+use metashard_api::names::event;
 
 use crate::{memory::Memory, object::Object, requeue::Requeue};
 
@@ -70,12 +72,43 @@ impl Verdict {
 /// One event to record on the parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Whether it warns, or just tells.
-    pub warning: bool,
-    /// One of `metashard_api::names::event`.
-    pub reason: &'static str,
-    /// For people; never holds content of a Secret or of a hook's answer beyond names and fields.
+    /// Whether its type is `Warning` and not `Normal`.
+    pub is_warning: bool,
+    /// One of `metashard_api::names::event`, or the hook's own word.
+    pub reason: Cow<'static, str>,
+    /// For people, at most [`MAX_MESSAGE`] bytes; holds names and fields of a hook's answer, never its values.
     pub message: String,
+}
+
+/// Longest message of an event, in bytes: the API server's limit.
+pub const MAX_MESSAGE: usize = 1024;
+
+impl Event {
+    /// A warning.
+    pub(crate) fn warning(reason: &'static str, mut message: String) -> Self {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        Self {
+            is_warning: true,
+            reason: Cow::Borrowed(reason),
+            message,
+        }
+    }
+
+    /// A failed sync, in Metacontroller's words.
+    pub(crate) fn sync_error(error: &str) -> Self {
+        Self::warning(event::SYNC_ERROR, format!("Sync error: {error}"))
+    }
+}
+
+/// An error with its sources.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let _ok = write!(text, ": {error}");
+        source = error.source();
+    }
+    text
 }
 
 /// How many writes of each sort were made and answered well.

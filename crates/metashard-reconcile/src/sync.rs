@@ -14,17 +14,35 @@
 //! }
 //! ```
 
+mod carry;
+mod machine;
+mod report;
+#[cfg(test)]
+mod tests;
+mod work;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use metashard_api::selector::Selector;
+use serde_json::Value;
 
-pub use crate::outcome::{Counts, Event, Outcome, Verdict};
+use self::report::Report;
+pub use crate::outcome::{Counts, Event, MAX_MESSAGE, Outcome, Verdict};
 use crate::{
+    children::Plan,
+    claim::Claims,
     controller::Controller,
     memory::Memory,
     object::Object,
     write::{Write, WriteError, WriteResult},
 };
+
+/// Time for which the delete guard holds an answer before the hook is asked again.
+pub const GUARD_DELAY: Duration = Duration::from_secs(1);
+
+/// More children than this, and more than half, must be about to vanish for the delete guard to hold an answer.
+pub const GUARD_CHILDREN: usize = 20;
 
 /// What a pass starts from.
 #[derive(Debug)]
@@ -130,23 +148,52 @@ pub enum HookResult {
 /// One pass over one parent.
 #[derive(Debug)]
 pub struct SyncMachine {
-    input: SyncInput,
+    controller: Arc<Controller>,
+    parent: Arc<Object>,
+    /// What may be a child, by rule.
+    candidates: Vec<Vec<Arc<Object>>>,
+    /// The selector of the parent's children, once it is needed.
+    selector: Option<Selector>,
+    /// Whether `parent` was read from the API server in this pass.
+    is_fresh: bool,
+    memory: Memory,
+    report: Report,
+    stage: Stage,
+    pending: Option<Step>,
 }
 
-impl SyncMachine {
-    /// Starts a pass. Nothing is decided yet.
-    pub fn new(input: SyncInput) -> Self {
-        Self { input }
-    }
+/// Where a pass stands: what the next result is about.
+#[derive(Debug)]
+enum Stage {
+    AddingFinalizer,
+    /// After the finalizer was set: a deletion may have overtaken it.
+    Rereading,
+    /// The finalizer of a hook that is no more.
+    DroppingFinalizer,
+    /// Before an adoption: the parent must still be there.
+    ReadingForAdoption,
+    Claiming(Vec<Claims>),
+    Calling(Called),
+    RemovingFinalizer(Box<Work>),
+    Deleting(Box<Work>),
+    Applying(Box<Work>),
+    WritingStatus(Box<Work>),
+    Over,
+}
 
-    /// What to do next. Asked again before [`feed`](Self::feed), it says the same `Step` for a second time only after `Done`.
-    #[expect(clippy::should_implement_trait, reason = "it is fed between calls")]
-    pub fn next(&mut self) -> Step {
-        Step::ReadParent
-    }
+/// A call of a hook under way.
+#[derive(Debug)]
+struct Called {
+    hook: HookKind,
+    /// Hash of all that the request is made of.
+    inputs: u128,
+    /// The claimed children of each rule.
+    mine: Vec<Vec<Arc<Object>>>,
+}
 
-    /// Takes the result of the last step.
-    pub fn feed(&mut self, fed: Fed) {
-        drop((fed, &mut self.input));
-    }
+/// What an answer asks for.
+#[derive(Debug)]
+struct Work {
+    plan: Plan,
+    status: Value,
 }

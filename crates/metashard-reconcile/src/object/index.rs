@@ -27,7 +27,8 @@ struct Top<'a> {
     metadata: Option<Metadata<'a>>,
     #[serde(borrow)]
     spec: Option<&'a RawValue>,
-    #[serde(borrow)]
+    /// Also where it is null: it has a place then, too.
+    #[serde(borrow, default, deserialize_with = "any_raw")]
     status: Option<&'a RawValue>,
 }
 
@@ -69,6 +70,13 @@ struct Reference<'a> {
     uid: Text<'a>,
     controller: Option<bool>,
     block_owner_deletion: Option<bool>,
+}
+
+/// Unlike an `Option` of raw JSON, this is there for a null.
+fn any_raw<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// A map in the order of the text; null reads as an empty one.

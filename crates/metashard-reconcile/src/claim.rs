@@ -1,0 +1,220 @@
+//! Which observed objects are children of a parent, and the writes that make or end that.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metashard_api::{names::LABEL_CONTROLLER_UID, selector::Selector};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use crate::{
+    controller::{ChildRule, Controller},
+    object::{Object, OwnerReference},
+    write::{Op, Purpose, Write},
+};
+
+/// What claiming the children of one rule comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    /// Children already.
+    pub(crate) mine: Vec<Arc<Object>>,
+    /// What must be written before the hook is called.
+    pub(crate) changes: Vec<Change>,
+}
+
+/// One write that makes or ends a child.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) object: Arc<Object>,
+    pub(crate) write: Write,
+}
+
+impl Change {
+    /// Whether the object is a child afterwards.
+    pub(crate) fn keeps(&self) -> bool {
+        self.write.purpose != Purpose::ReleaseChild
+    }
+}
+
+/// The selector of a parent's children.
+///
+/// # Errors
+/// In Metacontroller's words, when the parent has none that selects by something: then nothing of it is touched.
+pub(crate) fn selector(controller: &Controller, parent: &Object) -> Result<Selector, String> {
+    use metashard_api::selector::Error;
+    if controller.generate_selector {
+        return Selector::generated(parent.uid())
+            .map_err(|error| format!("can't convert label selector: {error}"));
+    }
+    let spec = parent.spec().map(selector_alone);
+    Selector::of_children(spec.as_ref()).map_err(|error| match error {
+        Error::Empty => {
+            let is_there = spec.as_ref().and_then(|spec| spec.get("selector"));
+            let hint = if is_there.is_some_and(|it| !it.is_null()) {
+                " (it is there but holds neither: the schema of the parent's kind may drop its content)"
+            } else {
+                ""
+            };
+            let fix = "set spec.selector.matchLabels, or generateSelector: true in the controller";
+            format!(
+                ".spec.selector must have either matchLabels, matchExpressions, or both{hint}; {fix}"
+            )
+        }
+        Error::Shape(_) => format!("can't get label selector from {parent}: {error}"),
+        error => format!("can't convert label selector of {parent}: {error}"),
+    })
+}
+
+/// A spec with its selector only: the rest is not decoded.
+fn selector_alone(spec: &[u8]) -> Value {
+    #[derive(Deserialize)]
+    struct Spec<'a> {
+        #[serde(borrow)]
+        selector: Option<&'a RawValue>,
+    }
+    match serde_json::from_slice::<Spec<'_>>(spec) {
+        Ok(Spec {
+            selector: Some(selector),
+        }) => {
+            json!({ "selector": serde_json::from_str::<Value>(selector.get()).unwrap_or_default() })
+        }
+        Ok(Spec { selector: None }) => json!({}),
+        // No object: whoever reads it says so.
+        Err(_) => Value::Bool(false),
+    }
+}
+
+/// Sorts out the candidates of one rule.
+pub(crate) fn claim(
+    controller: &Controller,
+    rule: &ChildRule,
+    parent: &Object,
+    selector: &Selector,
+    candidates: &[Arc<Object>],
+) -> Claims {
+    let mut claims = Claims::default();
+    for object in candidates {
+        if object.uid() == parent.uid()
+            || parent
+                .namespace()
+                .is_some_and(|namespace| object.namespace() != Some(namespace))
+        {
+            continue;
+        }
+        let matches = selector.matches(|key| object.label(key));
+        let purpose = match object.controller_owner() {
+            Some(owner) if owner.uid != parent.uid() => None,
+            Some(_) if matches => {
+                claims.mine.push(Arc::clone(object));
+                None
+            }
+            // The label is ours to keep: somebody took it away.
+            Some(_) if controller.generate_selector && !object.is_deleting() => {
+                Some(Purpose::RelabelChild)
+            }
+            Some(_) if controller.generate_selector => {
+                claims.mine.push(Arc::clone(object));
+                None
+            }
+            Some(_) if parent.is_deleting() => None,
+            Some(_) => Some(Purpose::ReleaseChild),
+            None if matches && rule.adopts && !parent.is_deleting() && !object.is_deleting() => {
+                Some(Purpose::AdoptChild)
+            }
+            None => None,
+        };
+        if let Some(purpose) = purpose {
+            let write = write(controller, rule, parent, object, purpose);
+            claims.changes.push(Change {
+                object: Arc::clone(object),
+                write,
+            });
+        }
+    }
+    claims
+}
+
+fn write(
+    controller: &Controller,
+    rule: &ChildRule,
+    parent: &Object,
+    object: &Object,
+    purpose: Purpose,
+) -> Write {
+    let others = || {
+        object
+            .owner_references()
+            .filter(|owner| owner.uid != parent.uid())
+    };
+    let (fields, why) = match purpose {
+        Purpose::RelabelChild => {
+            let label = json!({ LABEL_CONTROLLER_UID: parent.uid() });
+            (
+                json!({ "labels": label }),
+                "its label controller-uid is not that of its parent",
+            )
+        }
+        Purpose::AdoptChild => {
+            let mut owners: Vec<_> = others().map(reference).collect();
+            owners.push(owner(controller, parent));
+            (
+                json!({ "ownerReferences": owners }),
+                "its labels match and nothing controls it",
+            )
+        }
+        _ => {
+            let owners: Vec<_> = others().map(reference).collect();
+            (
+                json!({ "ownerReferences": owners }),
+                "its labels do not match any more",
+            )
+        }
+    };
+    Write {
+        resource: Arc::clone(&rule.resource),
+        namespace: object.namespace().map(Into::into),
+        name: object.name().into(),
+        op: Op::MergePatch {
+            body: metadata_patch(object, fields),
+        },
+        purpose,
+        why: why.into(),
+    }
+}
+
+/// A merge patch of some fields of the metadata, fenced by uid and resourceVersion.
+pub(crate) fn metadata_patch(object: &Object, mut fields: Value) -> Bytes {
+    fields["uid"] = object.uid().into();
+    fields["resourceVersion"] = object.resource_version().into();
+    json!({ "metadata": fields }).to_string().into()
+}
+
+/// The reference that makes an object the parent's child.
+pub(crate) fn owner(controller: &Controller, parent: &Object) -> Value {
+    json!({
+        "apiVersion": controller.parent.api_version(),
+        "kind": controller.parent.kind,
+        "name": parent.name(),
+        "uid": parent.uid(),
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+fn reference(owner: OwnerReference<'_>) -> Value {
+    let mut reference = json!({
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+    });
+    for (field, value) in [
+        ("controller", owner.controller),
+        ("blockOwnerDeletion", owner.block_owner_deletion),
+    ] {
+        if value {
+            reference[field] = true.into();
+        }
+    }
+    reference
+}

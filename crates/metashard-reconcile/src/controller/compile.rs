@@ -1,0 +1,326 @@
+//! From a CompositeController to what reconciling needs, or to findings.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use metashard_api::{
+    hook::{self, Mode, Version},
+    id::{ControllerKind, ControllerUid},
+    names,
+    resource::Resource,
+    selector::Selector,
+    v1alpha1::{
+        Adoption, DeletionPolicy, UpdateMethod,
+        composite::{ChildResource, CompositeController, CompositeControllerSpec, CompositeHooks},
+        webhook,
+    },
+    validate::{self, Finding},
+};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{ChildRule, Controller, Error, Hook, UpdateStrategy};
+use crate::request::Frame;
+
+type Lookup<'a> = &'a dyn Fn(&str, &str) -> Option<Arc<Resource>>;
+
+pub(super) fn compile(
+    object: &CompositeController,
+    raw: &Bytes,
+    lookup: Lookup<'_>,
+) -> Result<Controller, Error> {
+    let spec = &object.spec;
+    let notes = check(spec, validate::composite(object))?;
+    let parent = parent_resource(spec, lookup)?;
+    let rules = Rules::resolve(&spec.child_resources, lookup)?;
+    let selector = spec.parent_resource.label_selector.as_ref();
+    let selector = selector.map_or_else(|| Ok(Selector::everything()), Selector::compile);
+    let (Some(uid), Some(name)) = (&object.metadata.uid, &object.metadata.name) else {
+        return Err(Error::Unreadable("it has no uid or no name".to_owned()));
+    };
+    let hooks = spec.hooks.clone().unwrap_or_default();
+    let outer: Vec<_> = rules
+        .served
+        .iter()
+        .map(|rule| hook::outer_key(&rule.resource))
+        .collect();
+    let generation = object.metadata.generation.unwrap_or(0);
+    Ok(Controller {
+        uid: ControllerUid::new(uid.as_str()),
+        finalizer: names::finalizer(ControllerKind::Composite, name),
+        name: name.clone(),
+        generation,
+        fingerprint: fingerprint(uid, generation, &parent, &rules.served),
+        parent,
+        selector: selector.map_err(|error| Error::Unreadable(error.to_string()))?,
+        ignore_status_changes: spec.parent_resource.ignore_status_changes,
+        generate_selector: spec.generate_selector,
+        children: rules.served,
+        sync: hooks.sync.and_then(callable),
+        finalize: hooks.finalize.and_then(callable),
+        resync_period: spec.resync_period_seconds.map(resync_period),
+        paused: spec.paused,
+        missing: rules.missing,
+        notes,
+        missing_versions: rules.missing_versions,
+        frame: Frame::new(raw, &outer).map_err(|error| Error::Unreadable(error.to_string()))?,
+    })
+}
+
+/// Splits findings into those that refuse and those that only tell.
+fn check(
+    spec: &CompositeControllerSpec,
+    mut findings: Vec<Finding>,
+) -> Result<Vec<Finding>, Error> {
+    let hooks = spec.hooks.clone().unwrap_or_default();
+    if hooks
+        .finalize
+        .as_ref()
+        .is_some_and(|hook| hook.webhook.is_some())
+    {
+        // A controller that only finalizes is a controller.
+        findings.retain(|finding| finding.field != "spec.hooks.sync");
+    }
+    if hooks
+        .finalize
+        .as_ref()
+        .is_some_and(|hook| hook.webhook.is_none())
+    {
+        findings.push(Finding::invalid(
+            "spec.hooks.finalize.webhook",
+            "a finalize hook that cannot be called keeps parents from being deleted",
+            "give it a webhook, or remove spec.hooks.finalize",
+        ));
+    }
+    not_served(spec, &hooks, &mut findings);
+    let (refusing, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(Finding::refuses);
+    if refusing.is_empty() {
+        Ok(notes)
+    } else {
+        Err(Error::Refused(refusing))
+    }
+}
+
+/// What the API has and this version does not do.
+fn not_served(spec: &CompositeControllerSpec, hooks: &CompositeHooks, found: &mut Vec<Finding>) {
+    let mut refuse = |field: String, what: &str, fix: &str| {
+        found.push(Finding::not_supported(
+            field,
+            format!("{what}: not served yet"),
+            fix,
+        ));
+    };
+    let remove = "remove it";
+    for (index, child) in spec.child_resources.iter().enumerate() {
+        for (field, what, fix) in child_extras(child) {
+            refuse(format!("spec.childResources[{index}].{field}"), what, fix);
+        }
+    }
+    if hooks
+        .customize
+        .as_ref()
+        .is_some_and(|hook| hook.webhook.is_some())
+    {
+        refuse(
+            "spec.hooks.customize".to_owned(),
+            "the customize hook",
+            remove,
+        );
+    }
+    for (name, hook) in [("sync", &hooks.sync), ("finalize", &hooks.finalize)] {
+        let webhook = hook.as_ref().and_then(|hook| hook.webhook.as_ref());
+        for (field, what) in webhook.map(webhook_extras).unwrap_or_default() {
+            refuse(format!("spec.hooks.{name}.webhook.{field}"), what, remove);
+        }
+    }
+    let endpoints = !spec.endpoint_configs.is_empty();
+    let slices = spec.sharding.as_ref().and_then(|it| it.slices).unwrap_or(1);
+    for (asked, field, what, fix) in [
+        (
+            endpoints,
+            "endpointConfigs",
+            "certificates and credentials",
+            remove,
+        ),
+        (
+            spec.service_account_ref.is_some(),
+            "serviceAccountRef",
+            "acting as a ServiceAccount",
+            "remove it: the controller then acts as the process",
+        ),
+        (
+            slices > 1,
+            "sharding.slices",
+            "split controllers",
+            "use 1, or remove it",
+        ),
+    ] {
+        if asked {
+            refuse(format!("spec.{field}"), what, fix);
+        }
+    }
+}
+
+fn child_extras(child: &ChildResource) -> Vec<(&'static str, &'static str, &'static str)> {
+    let methods = "use InPlace, Recreate or OnDelete";
+    [
+        (
+            child.update_method().is_rolling(),
+            ("updateStrategy.method", "rolling updates", methods),
+        ),
+        (
+            child.adoption == Some(Adoption::Force),
+            ("adoption", "adoption by force", "use IfOwnerless or Never"),
+        ),
+        (
+            child.deletion_policy == Some(DeletionPolicy::Orphan),
+            ("deletionPolicy", "orphaned children", "use Delete"),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(asked, extra)| asked.then_some(extra))
+    .collect()
+}
+
+fn webhook_extras(webhook: &webhook::Webhook) -> Vec<(&'static str, &'static str)> {
+    let security = &webhook.security;
+    let etag = webhook.etag.as_ref().is_some_and(|etag| etag.enabled);
+    [
+        (etag, ("etag", "entity tags")),
+        (
+            security.ca_bundle.is_some(),
+            ("caBundle", "a CA of its own"),
+        ),
+        (
+            security.client_tls.is_some(),
+            ("clientTLS", "client certificates"),
+        ),
+        (
+            security.authorization.is_some(),
+            ("authorization", "credentials"),
+        ),
+        (security.basic_auth.is_some(), ("basicAuth", "credentials")),
+    ]
+    .into_iter()
+    .filter_map(|(asked, extra)| asked.then_some(extra))
+    .collect()
+}
+
+fn parent_resource(
+    spec: &CompositeControllerSpec,
+    lookup: Lookup<'_>,
+) -> Result<Arc<Resource>, Error> {
+    let (version, plural) = (
+        &spec.parent_resource.api_version,
+        &spec.parent_resource.resource,
+    );
+    let field = "spec.parentResource";
+    let Some(resource) = lookup(version, plural) else {
+        return Err(Error::ParentNotFound(not_found(field, version, plural)));
+    };
+    if resource.has_status {
+        return Ok(resource);
+    }
+    Err(Error::NoStatus(Finding::invalid(
+        field,
+        format!("{plural} in {version} have no status subresource"),
+        "add `subresources: {status: {}}` to that version of its CustomResourceDefinition",
+    )))
+}
+
+fn not_found(field: &str, version: &str, plural: &str) -> Finding {
+    Finding::invalid(
+        field,
+        format!("discovery: can't find resource {plural} in apiVersion {version}"),
+        "install its CustomResourceDefinition, or correct apiVersion and resource",
+    )
+}
+
+/// The kinds of children, as far as they are served.
+#[derive(Default)]
+struct Rules {
+    served: Vec<ChildRule>,
+    missing: Vec<Finding>,
+    missing_versions: Vec<String>,
+}
+
+impl Rules {
+    fn resolve(children: &[ChildResource], lookup: Lookup<'_>) -> Result<Self, Error> {
+        let mut rules = Self::default();
+        let mut refused = Vec::new();
+        for (index, child) in children.iter().enumerate() {
+            let field = format!("spec.childResources[{index}]");
+            let Some(resource) = lookup(&child.api_version, &child.resource) else {
+                rules
+                    .missing
+                    .push(not_found(&field, &child.api_version, &child.resource));
+                rules.missing_versions.push(child.api_version.clone());
+                continue;
+            };
+            let same = |rule: &ChildRule| {
+                rule.resource.group == resource.group && rule.resource.kind == resource.kind
+            };
+            match rules.served.iter().position(same) {
+                Some(at)
+                    if rules
+                        .served
+                        .get(at)
+                        .is_some_and(|it| it.resource == resource) =>
+                {
+                    // Listed twice: the last entry counts.
+                    rules.served.remove(at);
+                }
+                Some(_) => refused.push(Finding::invalid(
+                    &field,
+                    format!("{} is listed before, in another version", resource.kind),
+                    "keep one version of each kind",
+                )),
+                None => {}
+            }
+            rules.served.push(child_rule(child, resource));
+        }
+        if refused.is_empty() {
+            Ok(rules)
+        } else {
+            Err(Error::Refused(refused))
+        }
+    }
+}
+
+fn child_rule(child: &ChildResource, resource: Arc<Resource>) -> ChildRule {
+    let update = match child.update_method() {
+        UpdateMethod::Recreate => UpdateStrategy::Recreate,
+        UpdateMethod::InPlace => UpdateStrategy::InPlace,
+        // The others were refused before.
+        _ => UpdateStrategy::OnDelete,
+    };
+    ChildRule {
+        resource,
+        update,
+        adopts: child.adoption != Some(Adoption::Never),
+    }
+}
+
+fn callable(hook: webhook::Hook) -> Option<Hook> {
+    let (version, mode) = (Version::of(&hook)?, Mode::of(&hook)?);
+    hook.webhook.map(|webhook| Hook {
+        version,
+        mode,
+        webhook,
+    })
+}
+
+/// Less than a second counts as one.
+fn resync_period(seconds: i32) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(1).max(1))
+}
+
+fn fingerprint(uid: &str, generation: i64, parent: &Resource, rules: &[ChildRule]) -> u64 {
+    let mut hash = Xxh3::new();
+    hash.update(uid.as_bytes());
+    hash.update(&generation.to_le_bytes());
+    for resource in std::iter::once(parent).chain(rules.iter().map(|rule| &*rule.resource)) {
+        hash.update(resource.to_string().as_bytes());
+        hash.update(&[0, u8::from(resource.namespaced)]);
+    }
+    hash.digest()
+}

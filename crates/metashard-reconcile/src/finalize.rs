@@ -1,0 +1,82 @@
+//! The finalizer of a controller on its parents: when it is added, what it holds up, when it goes.
+
+use std::sync::Arc;
+
+use metashard_api::names::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
+use serde_json::json;
+
+use crate::{
+    claim::metadata_patch,
+    controller::Controller,
+    object::Object,
+    sync::HookKind,
+    write::{Op, Purpose, Write},
+};
+
+/// The write that brings a parent's finalizer in line with the controller, if one is needed.
+pub(crate) fn align(controller: &Controller, parent: &Object) -> Option<Write> {
+    match (
+        controller.finalize.is_some(),
+        parent.has_finalizer(&controller.finalizer),
+    ) {
+        (true, false) if !parent.is_deleting() => Some(write(
+            controller,
+            parent,
+            Purpose::AddFinalizer,
+            "the finalize hook must be called before it goes",
+        )),
+        (false, true) => Some(remove(
+            controller,
+            parent,
+            "there is no finalize hook any more",
+        )),
+        _ => None,
+    }
+}
+
+/// The write that takes our finalizer away, and only ours.
+pub(crate) fn remove(controller: &Controller, parent: &Object, why: &str) -> Write {
+    write(controller, parent, Purpose::RemoveFinalizer, why)
+}
+
+fn write(controller: &Controller, parent: &Object, purpose: Purpose, why: &str) -> Write {
+    let ours = controller.finalizer.as_str();
+    let mut finalizers: Vec<_> = parent.finalizers().filter(|name| *name != ours).collect();
+    if purpose == Purpose::AddFinalizer {
+        finalizers.push(ours);
+    }
+    Write {
+        resource: Arc::clone(&controller.parent),
+        namespace: parent.namespace().map(Into::into),
+        name: parent.name().into(),
+        op: Op::MergePatch {
+            body: metadata_patch(parent, json!({ "finalizers": finalizers })),
+        },
+        purpose,
+        why: why.into(),
+    }
+}
+
+/// Which hook a parent's sync calls, if any.
+pub(crate) fn hook_for(controller: &Controller, parent: &Object) -> Option<HookKind> {
+    if controller.finalize.is_some() && (parent.is_deleting() || !controller.selects(parent)) {
+        Some(HookKind::Finalize)
+    } else {
+        controller.sync.is_some().then_some(HookKind::Sync)
+    }
+}
+
+/// Whether the children of a parent are created, updated and deleted by us: not while it is being deleted,
+/// except that our finalizer holds it for that and the garbage collector does not do it.
+pub(crate) fn manages_children(controller: &Controller, parent: &Object) -> bool {
+    !parent.is_deleting()
+        || (controller.finalize.is_some()
+            && parent.has_finalizer(&controller.finalizer)
+            && !parent.has_finalizer(FINALIZER_FOREGROUND)
+            && !parent.has_finalizer(FINALIZER_ORPHAN))
+}
+
+/// Whether nothing holds a deleted parent any more: it is gone, or will be in a moment.
+pub(crate) fn is_gone(parent: &Object) -> bool {
+    parent.is_deleting() && parent.finalizers().next().is_none()
+}

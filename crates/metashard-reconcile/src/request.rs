@@ -1,0 +1,153 @@
+//! The body of a hook call, put together from cached bytes: nothing is parsed or written anew.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metashard_api::{
+    hook::{Version, inner_key},
+    v1alpha1::API_VERSION,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::object::Object;
+
+/// What all requests of one controller have in common, made once.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// From the start to the parent.
+    head: Bytes,
+    /// Opens the group of a child rule, by its index; in the order of the outer keys.
+    groups: Vec<(usize, Bytes)>,
+    /// From the last child to the end, without and with `finalizing`.
+    tails: [Bytes; 2],
+}
+
+/// The parts of a controller object that hooks see.
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+    #[serde(borrow)]
+    spec: &'a RawValue,
+}
+
+impl Frame {
+    /// `outer`: the outer key of each child rule, in the rules' order.
+    pub(crate) fn new(controller: &[u8], outer: &[String]) -> Result<Self, serde_json::Error> {
+        let Parts { metadata, spec } = serde_json::from_slice(controller)?;
+        let head = format!(
+            r#"{{"controller":{{"apiVersion":"{API_VERSION}","kind":"CompositeController","metadata":{metadata},"spec":{spec},"status":{{}}}},"parent":"#
+        );
+        let mut order: Vec<_> = outer.iter().enumerate().collect();
+        order.sort_by_key(|(_, key)| *key);
+        let mut groups = Vec::with_capacity(order.len());
+        for (place, (rule, key)) in order.into_iter().enumerate() {
+            let key = serde_json::to_string(key)?;
+            let opening = if place == 0 { r#","children":{"# } else { "}," };
+            groups.push((rule, Bytes::from(format!("{opening}{key}:{{"))));
+        }
+        let closing = if groups.is_empty() {
+            r#","children":{}"#
+        } else {
+            "}}"
+        };
+        let tails = [false, true].map(|finalizing| {
+            Bytes::from(format!(
+                r#"{closing},"related":{{}},"finalizing":{finalizing}}}"#
+            ))
+        });
+        Ok(Self {
+            head: Bytes::from(head),
+            groups,
+            tails,
+        })
+    }
+
+    /// The body of one call, as pieces. `children`: the claimed children of each rule, sorted.
+    pub(crate) fn body(
+        &self,
+        version: Version,
+        parent: &Object,
+        children: &[Vec<Arc<Object>>],
+        finalizing: bool,
+    ) -> Vec<Bytes> {
+        let count: usize = children.iter().map(Vec::len).sum();
+        let mut keys = Keys::with_capacity(count);
+        for (rule, _) in &self.groups {
+            let mut first = true;
+            for child in children.get(*rule).into_iter().flatten() {
+                first &= !keys.add(version, parent, child, first);
+            }
+        }
+        let mut keys = keys.into_pieces();
+        let mut body = Vec::with_capacity(3 + self.groups.len() + 2 * count);
+        body.push(self.head.clone());
+        body.push(parent.bytes().clone());
+        for (rule, opening) in &self.groups {
+            body.push(opening.clone());
+            for child in children.get(*rule).into_iter().flatten() {
+                if let Some(key) = keys.next().flatten() {
+                    body.push(key);
+                    body.push(child.bytes().clone());
+                }
+            }
+        }
+        let [plain, finalize] = &self.tails;
+        body.push(if finalizing {
+            finalize.clone()
+        } else {
+            plain.clone()
+        });
+        body
+    }
+}
+
+/// The inner keys of one request, in one allocation. A child that the hook does not see has none.
+struct Keys {
+    text: Vec<u8>,
+    ends: Vec<Option<usize>>,
+}
+
+impl Keys {
+    fn with_capacity(count: usize) -> Self {
+        Self {
+            text: Vec::with_capacity(count * 32),
+            ends: Vec::with_capacity(count),
+        }
+    }
+
+    /// Whether the hook sees the child.
+    fn add(&mut self, version: Version, parent: &Object, child: &Object, first: bool) -> bool {
+        let (of_parent, of_child) = (parent.namespace(), child.namespace());
+        let key = inner_key(
+            version,
+            of_parent.unwrap_or_default(),
+            of_child.unwrap_or_default(),
+            child.name(),
+        );
+        let Some(key) = key else {
+            self.ends.push(None);
+            return false;
+        };
+        if !first {
+            self.text.push(b',');
+        }
+        // Writing to a Vec cannot fail.
+        let _ok = serde_json::to_writer(&mut self.text, &key);
+        self.text.push(b':');
+        self.ends.push(Some(self.text.len()));
+        true
+    }
+
+    fn into_pieces(self) -> impl Iterator<Item = Option<Bytes>> {
+        let text = Bytes::from(self.text);
+        let mut start = 0;
+        self.ends.into_iter().map(move |end| {
+            let end = end?;
+            let piece = text.slice(start..end);
+            start = end;
+            Some(piece)
+        })
+    }
+}

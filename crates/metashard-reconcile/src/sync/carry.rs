@@ -1,0 +1,221 @@
+//! Carrying out what was planned: finalizer, deletions, the rest of the children, and last the status.
+
+use metashard_api::names::event;
+
+use super::{Stage, Step, SyncMachine, Work};
+use crate::{
+    children::{self, Planned},
+    finalize,
+    memory::hash_name,
+    outcome::Verdict,
+    requeue::Requeue,
+    status,
+    write::{Op, Purpose, Write, WriteError, WriteResult},
+};
+
+/// Most errors that one text holds.
+const SHOWN: usize = 5;
+
+impl SyncMachine {
+    pub(super) fn finalizer_removed(&mut self, work: Box<Work>, results: Vec<WriteResult>) -> Step {
+        match self.parent_written(results) {
+            Ok(()) => self.delete(work),
+            Err(error) => self.finalizer_failed(&error),
+        }
+    }
+
+    /// Deletes first, so that what is created finds its place.
+    pub(super) fn delete(&mut self, work: Box<Work>) -> Step {
+        if work.plan.deletes.is_empty() {
+            return self.apply(work);
+        }
+        let writes = writes(&work.plan.deletes);
+        self.stage = Stage::Deleting(work);
+        Step::Write(writes)
+    }
+
+    pub(super) fn deleted(&mut self, mut work: Box<Work>, results: Vec<WriteResult>) -> Step {
+        let deletes = std::mem::take(&mut work.plan.deletes);
+        if self.children_written(deletes, results, &mut work.plan.broken) {
+            self.apply(work)
+        } else {
+            self.no_authority()
+        }
+    }
+
+    fn apply(&mut self, work: Box<Work>) -> Step {
+        if work.plan.applies.is_empty() {
+            return self.children_done(work);
+        }
+        let writes = writes(&work.plan.applies);
+        self.stage = Stage::Applying(work);
+        Step::Write(writes)
+    }
+
+    pub(super) fn applied(&mut self, mut work: Box<Work>, results: Vec<WriteResult>) -> Step {
+        let applies = std::mem::take(&mut work.plan.applies);
+        if self.children_written(applies, results, &mut work.plan.broken) {
+            self.children_done(work)
+        } else {
+            self.no_authority()
+        }
+    }
+
+    /// Takes the results of writes to children. False: there is no authority to go on.
+    fn children_written(
+        &mut self,
+        planned: Vec<Planned>,
+        results: Vec<WriteResult>,
+        broken: &mut Vec<String>,
+    ) -> bool {
+        let mut results = results.into_iter();
+        for Planned {
+            write,
+            rule,
+            uid,
+            desired,
+        } in planned
+        {
+            let uid = uid.as_deref().unwrap_or_default();
+            let is_delete = matches!(write.op, Op::Delete { .. });
+            match results.next().unwrap_or(Err(WriteError::NoAuthority)) {
+                Ok(stored) => {
+                    self.count(write.purpose);
+                    if is_delete {
+                        self.memory.note_deleted(uid);
+                    } else if let (Some(stored), Some(desired)) =
+                        (self.child_written(rule, stored), desired)
+                    {
+                        self.report.known.push(children::learn(&desired, &stored));
+                    }
+                }
+                Err(WriteError::NoAuthority) => return false,
+                // Somebody deleted it before us.
+                Err(WriteError::NotFound) if is_delete => self.memory.note_deleted(uid),
+                Err(WriteError::NotFound | WriteError::Conflict) => {
+                    self.memory.forget_child(uid);
+                    self.report.is_stale = true;
+                }
+                Err(WriteError::AlreadyExists) => {
+                    let name = hash_name(rule, write.namespace.as_deref(), &write.name);
+                    self.report.collided ^= name;
+                    self.report.taken.push(children::taken(&write, None));
+                }
+                Err(error) => broken.push(format!("{write}: {error}")),
+            }
+        }
+        true
+    }
+
+    fn count(&mut self, purpose: Purpose) {
+        let counts = &mut self.report.counts;
+        match purpose {
+            Purpose::CreateChild => counts.created += 1,
+            Purpose::UpdateChild => counts.updated += 1,
+            Purpose::DeleteChild | Purpose::RecreateChild => counts.deleted += 1,
+            Purpose::AdoptChild | Purpose::ReleaseChild | Purpose::RelabelChild => {
+                counts.claimed += 1;
+            }
+            Purpose::AddFinalizer | Purpose::RemoveFinalizer | Purpose::UpdateStatus => {
+                counts.parent += 1;
+            }
+        }
+    }
+
+    /// Tells what went wrong with children, and goes on to the status, which is written all the same.
+    fn children_done(&mut self, mut work: Box<Work>) -> Step {
+        let plan = &mut work.plan;
+        self.report.known.append(&mut plan.known);
+        if !plan.broken.is_empty() {
+            let errors = aggregate(&plan.broken);
+            self.report.fail(format!(
+                "can't reconcile children for {}: {errors}",
+                self.parent
+            ));
+        }
+        self.collide();
+        for taken in std::mem::take(&mut plan.taken).into_iter().take(SHOWN) {
+            self.report.is_waiting = true;
+            self.report.warn(event::CHILD_CONFLICT, taken);
+        }
+        self.write_status(work)
+    }
+
+    /// An object of a desired child's name exists, and we did not know of it. Once, that is a cache that lags behind;
+    /// met again by the next pass, it is somebody else's object, which is never taken over.
+    fn collide(&mut self) {
+        let collided = std::mem::take(&mut self.report.collided);
+        let taken = std::mem::take(&mut self.report.taken);
+        if collided != 0 && self.memory.collided != collided {
+            self.report.is_stale = true;
+        } else {
+            for taken in taken.into_iter().take(SHOWN) {
+                self.report.is_waiting = true;
+                self.report.warn(event::CHILD_CONFLICT, taken);
+            }
+        }
+        self.memory.collided = collided;
+    }
+
+    fn write_status(&mut self, work: Box<Work>) -> Step {
+        if finalize::is_gone(&self.parent) {
+            return self.finish();
+        }
+        let last = self.memory.status;
+        match status::plan(&self.controller, &self.parent, &work.status, last) {
+            Some(write) => {
+                self.stage = Stage::WritingStatus(work);
+                Step::Write(vec![write])
+            }
+            None => self.finish(),
+        }
+    }
+
+    pub(super) fn status_written(&mut self, work: &Work, results: Vec<WriteResult>) -> Step {
+        match self.parent_written(results) {
+            Ok(()) => {
+                let (written, lost) = status::written(&self.parent, &work.status);
+                self.memory.status = Some(written);
+                if let Some(lost) = lost {
+                    let text = format!(
+                        "the API server does not keep all of the status: {lost} of {}; the schema of its kind must allow these fields",
+                        self.parent
+                    );
+                    self.report.warn(event::ODD_ANSWER, text);
+                }
+            }
+            Err(WriteError::NotFound) => {
+                return self.done(Verdict::Gone, Requeue::Await);
+            }
+            Err(WriteError::Conflict) => self.report.is_stale = true,
+            Err(WriteError::NoAuthority) => return self.no_authority(),
+            Err(error) => {
+                self.report
+                    .fail(format!("can't update status for {}: {error}", self.parent));
+            }
+        }
+        self.finish()
+    }
+}
+
+fn writes(planned: &[Planned]) -> Vec<Write> {
+    planned
+        .iter()
+        .map(|planned| planned.write.clone())
+        .collect()
+}
+
+/// Several errors in one text, as Metacontroller's libraries do it.
+fn aggregate(errors: &[String]) -> String {
+    match errors {
+        [error] => error.clone(),
+        errors => {
+            let more = errors.len().saturating_sub(SHOWN);
+            let mut shown = errors.iter().take(SHOWN).cloned().collect::<Vec<_>>();
+            if more > 0 {
+                shown.push(format!("{more} more errors"));
+            }
+            format!("[{}]", shown.join(", "))
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! From the start of a pass to the call of the hook: whose the parent is, its finalizer, its children.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{
+    Called, Fed, HookCall, HookKind, HookResult, Stage, Step, SyncInput, SyncMachine,
+    report::Report,
+};
+use crate::{
+    claim::{self, Claims},
+    finalize,
+    object::Object,
+    outcome::Verdict,
+    requeue::Requeue,
+    write::{Purpose, Write, WriteError, WriteResult},
+};
+
+impl SyncMachine {
+    /// Starts a pass.
+    pub fn new(input: SyncInput) -> Self {
+        let SyncInput {
+            controller,
+            parent,
+            candidates,
+            mut memory,
+        } = input;
+        memory.open(&controller, &parent);
+        let parent = memory.newest_parent(parent);
+        let candidates: Vec<_> = candidates
+            .into_iter()
+            .enumerate()
+            .map(|(rule, candidates)| memory.newest_children(rule, candidates))
+            .collect();
+        memory.retain_deleted(&candidates);
+        let mut machine = Self {
+            controller,
+            parent,
+            candidates,
+            selector: None,
+            is_fresh: false,
+            memory,
+            report: Report::default(),
+            stage: Stage::Over,
+            pending: None,
+        };
+        machine.pending = Some(machine.begin());
+        machine
+    }
+
+    /// What to do next. Each step is told once: feed its result before asking again.
+    #[expect(clippy::should_implement_trait, reason = "it is fed between two calls")]
+    pub fn next(&mut self) -> Step {
+        match self.pending.take() {
+            Some(step) => step,
+            None => self.fail("the last step was not answered".to_owned()),
+        }
+    }
+
+    /// Takes the result of the last step.
+    pub fn feed(&mut self, fed: Fed) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Over);
+        self.pending = Some(match (stage, fed) {
+            (Stage::AddingFinalizer, Fed::Written(results)) => self.finalizer_added(results),
+            (Stage::Rereading, Fed::Parent(found)) => self.reread(found),
+            (Stage::DroppingFinalizer, Fed::Written(results)) => self.finalizer_dropped(results),
+            (Stage::ReadingForAdoption, Fed::Parent(found)) => self.read_for_adoption(found),
+            (Stage::Claiming(claims), Fed::Written(results)) => self.claimed(claims, results),
+            (Stage::Calling(called), Fed::Hook(result)) => self.called(called, result),
+            (Stage::RemovingFinalizer(work), Fed::Written(results)) => {
+                self.finalizer_removed(work, results)
+            }
+            (Stage::Deleting(work), Fed::Written(results)) => self.deleted(work, results),
+            (Stage::Applying(work), Fed::Written(results)) => self.applied(work, results),
+            (Stage::WritingStatus(work), Fed::Written(results)) => {
+                self.status_written(&work, results)
+            }
+            _ => self.fail("a step was answered that was not asked".to_owned()),
+        });
+    }
+
+    fn begin(&mut self) -> Step {
+        if !self.controller.concerns(&self.parent) {
+            return self.done(Verdict::Unselected, Requeue::Await);
+        }
+        match finalize::align(&self.controller, &self.parent) {
+            Some(write) if write.purpose == Purpose::AddFinalizer => {
+                self.write(Stage::AddingFinalizer, write)
+            }
+            Some(write) => self.write(Stage::DroppingFinalizer, write),
+            None => self.claim(),
+        }
+    }
+
+    fn finalizer_added(&mut self, results: Vec<WriteResult>) -> Step {
+        match self.parent_written(results) {
+            Ok(()) => {
+                self.stage = Stage::Rereading;
+                Step::ReadParent
+            }
+            Err(error) => self.finalizer_failed(&error),
+        }
+    }
+
+    fn finalizer_dropped(&mut self, results: Vec<WriteResult>) -> Step {
+        match self.parent_written(results) {
+            Ok(()) if finalize::is_gone(&self.parent) => self.done(Verdict::Gone, Requeue::Await),
+            Ok(()) if !self.controller.concerns(&self.parent) => self.finish(),
+            Ok(()) => self.claim(),
+            Err(error) => self.finalizer_failed(&error),
+        }
+    }
+
+    pub(super) fn finalizer_failed(&mut self, error: &WriteError) -> Step {
+        match error {
+            WriteError::NotFound => self.done(Verdict::Gone, Requeue::Await),
+            WriteError::Conflict => self.done(Verdict::Stale, Requeue::Soon),
+            WriteError::NoAuthority => self.no_authority(),
+            error => self.fail(format!("can't sync finalizer for {}: {error}", self.parent)),
+        }
+    }
+
+    /// A finalizer that is written while a DELETE runs can be lost although the write went well: only what is read afterwards counts.
+    fn reread(&mut self, found: Result<Option<Arc<Object>>, WriteError>) -> Step {
+        if let Some(step) = self.take_parent(found) {
+            return step;
+        }
+        if self.parent.is_deleting() || self.parent.has_finalizer(&self.controller.finalizer) {
+            self.claim()
+        } else {
+            self.done(Verdict::Stale, Requeue::Soon)
+        }
+    }
+
+    fn read_for_adoption(&mut self, found: Result<Option<Arc<Object>>, WriteError>) -> Step {
+        match self.take_parent(found) {
+            Some(step) => step,
+            None if self.parent.is_deleting() => self.done(Verdict::Stale, Requeue::Soon),
+            None => self.claim(),
+        }
+    }
+
+    /// Takes over the parent as the API server has it; a step if the pass ends with that.
+    fn take_parent(&mut self, found: Result<Option<Arc<Object>>, WriteError>) -> Option<Step> {
+        match found {
+            Ok(Some(parent)) if parent.uid() == self.parent.uid() => {
+                self.parent = parent;
+                self.is_fresh = true;
+                self.memory.note_parent(&self.parent);
+                None
+            }
+            Ok(_) | Err(WriteError::NotFound) => Some(self.done(Verdict::Gone, Requeue::Await)),
+            Err(WriteError::NoAuthority) => Some(self.no_authority()),
+            Err(error) => Some(self.fail(format!("can't read {}: {error}", self.parent))),
+        }
+    }
+
+    /// Finds the parent's children, and adopts and releases where it must.
+    fn claim(&mut self) -> Step {
+        let Some(hook) = finalize::hook_for(&self.controller, &self.parent) else {
+            return self.finish();
+        };
+        let selector = match claim::selector(&self.controller, &self.parent) {
+            Ok(selector) => selector,
+            Err(error) => return self.fail(error),
+        };
+        let mut claims: Vec<Claims> = Vec::with_capacity(self.controller.children.len());
+        for (rule, candidates) in self.controller.children.iter().zip(&self.candidates) {
+            let found = claim::claim(&self.controller, rule, &self.parent, &selector, candidates);
+            claims.push(found);
+        }
+        self.selector = Some(selector);
+        let changes = || claims.iter().flat_map(|claims| &claims.changes);
+        if changes().next().is_none() {
+            let mine = claims.into_iter().map(|claims| claims.mine).collect();
+            return self.call(hook, mine);
+        }
+        if !self.is_fresh && changes().any(|it| it.write.purpose == Purpose::AdoptChild) {
+            self.stage = Stage::ReadingForAdoption;
+            return Step::ReadParent;
+        }
+        let writes = changes().map(|change| change.write.clone()).collect();
+        self.stage = Stage::Claiming(claims);
+        Step::Write(writes)
+    }
+
+    fn claimed(&mut self, mut claims: Vec<Claims>, results: Vec<WriteResult>) -> Step {
+        let mut results = results.into_iter();
+        let mut failed = Vec::new();
+        for (rule, claims) in claims.iter_mut().enumerate() {
+            for change in std::mem::take(&mut claims.changes) {
+                match results.next().unwrap_or(Err(WriteError::NoAuthority)) {
+                    Ok(stored) => {
+                        self.report.counts.claimed += 1;
+                        let stored = self.child_written(rule, stored);
+                        if change.keeps() {
+                            claims
+                                .mine
+                                .push(stored.unwrap_or_else(|| Arc::clone(&change.object)));
+                        }
+                    }
+                    Err(WriteError::NotFound) => {}
+                    Err(WriteError::NoAuthority) => return self.no_authority(),
+                    Err(WriteError::Conflict) => self.report.is_stale = true,
+                    Err(error) => failed.push(format!("{}: {error}", change.write)),
+                }
+            }
+        }
+        if !failed.is_empty() {
+            return self.fail(format!(
+                "can't claim children of {}: {}",
+                self.parent,
+                failed.join(", ")
+            ));
+        }
+        if self.report.is_stale {
+            return self.finish();
+        }
+        match finalize::hook_for(&self.controller, &self.parent) {
+            Some(hook) => self.call(hook, claims.into_iter().map(|claims| claims.mine).collect()),
+            None => self.finish(),
+        }
+    }
+
+    fn call(&mut self, hook: HookKind, mut mine: Vec<Vec<Arc<Object>>>) -> Step {
+        for children in &mut mine {
+            children
+                .sort_unstable_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
+        }
+        let Some(called) = self.controller.hook(hook) else {
+            return self.finish();
+        };
+        let finalizing = hook == HookKind::Finalize;
+        let body = self
+            .controller
+            .frame
+            .body(called.version, &self.parent, &mine, finalizing);
+        let inputs = self.hash_inputs(hook, &mine);
+        self.stage = Stage::Calling(Called { hook, inputs, mine });
+        Step::CallHook(HookCall { hook, body })
+    }
+
+    /// Hash of all that a request is made of.
+    fn hash_inputs(&self, hook: HookKind, mine: &[Vec<Arc<Object>>]) -> u128 {
+        let mut hash = Xxh3::new();
+        hash.update(hook.as_str().as_bytes());
+        self.parent.hash_version(&mut hash);
+        for children in mine {
+            hash.update(&(children.len() as u64).to_le_bytes());
+            for child in children {
+                child.hash_version(&mut hash);
+            }
+        }
+        hash.digest128()
+    }
+
+    fn called(&mut self, called: Called, result: HookResult) -> Step {
+        match result {
+            HookResult::Answer(bytes) => self.answered(called, &bytes),
+            HookResult::TooManyRequests { retry_after } => {
+                let requeue = retry_after.map_or(Requeue::Backoff, Requeue::After);
+                self.done(Verdict::Throttled, requeue)
+            }
+            HookResult::Failed(error) => {
+                let error = self.hook_error(called.hook, &error);
+                self.report.sync_error(&error);
+                self.done(Verdict::HookFailed(error), Requeue::Backoff)
+            }
+            HookResult::NoAuthority => self.no_authority(),
+        }
+    }
+
+    /// The text of a failed call or a refused answer, as Metacontroller has it.
+    pub(super) fn hook_error(&self, hook: HookKind, error: &str) -> String {
+        let version = self
+            .controller
+            .hook(hook)
+            .map_or("v1", |hook| hook.version.as_str());
+        let name = hook.as_str();
+        format!(
+            "sync hook failed for {}: {name} hook failed (version={version}): {error}",
+            self.parent
+        )
+    }
+
+    /// Takes the result of a write to the parent.
+    pub(super) fn parent_written(&mut self, results: Vec<WriteResult>) -> Result<(), WriteError> {
+        match results
+            .into_iter()
+            .next()
+            .unwrap_or(Err(WriteError::NoAuthority))
+        {
+            Ok(stored) => {
+                self.report.counts.parent += 1;
+                if let Some(stored) = stored {
+                    self.memory.note_parent(&stored);
+                    self.report.written.push(Arc::clone(&stored));
+                    self.parent = stored;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.memory.forget_parent();
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the object that a write to a child left.
+    pub(super) fn child_written(
+        &mut self,
+        rule: usize,
+        stored: Option<Arc<Object>>,
+    ) -> Option<Arc<Object>> {
+        let stored = stored?;
+        self.memory.note_child(rule, &stored);
+        self.report.written.push(Arc::clone(&stored));
+        Some(stored)
+    }
+
+    fn write(&mut self, stage: Stage, write: Write) -> Step {
+        self.stage = stage;
+        Step::Write(vec![write])
+    }
+}

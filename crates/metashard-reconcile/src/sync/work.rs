@@ -1,0 +1,221 @@
+//! What a hook's answer asks for: checked as a whole and planned, before anything of it is written.
+
+use std::sync::Arc;
+
+use metashard_api::{
+    hook::{Mode, SyncAnswer, decode_sync},
+    names::event,
+};
+use serde_json::Value;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::{Called, GUARD_CHILDREN, GUARD_DELAY, HookKind, Stage, Step, SyncMachine, Work};
+use crate::{
+    answer::{self, Refusal},
+    children::{self, Plan, Planned},
+    finalize,
+    memory::hash_name,
+    object::Object,
+    outcome::{Event, Verdict, chain},
+    requeue::Requeue,
+    status,
+};
+
+/// Most names that one text holds.
+const SHOWN: usize = 5;
+
+impl SyncMachine {
+    pub(super) fn answered(&mut self, called: Called, bytes: &[u8]) -> Step {
+        let answer = xxh3_128(bytes);
+        if let Some(pass) = self.memory.same_pass(called.inputs, answer) {
+            let requeue = pass.resync.map_or(Requeue::Await, Requeue::After);
+            return self.done(Verdict::Unchanged, requeue);
+        }
+        let mode = self
+            .controller
+            .hook(called.hook)
+            .map_or(Mode::Strict, |hook| hook.mode);
+        let exchange = (called.inputs, answer);
+        match decode_sync(bytes, mode) {
+            Ok(answer) => {
+                self.report.exchange = Some(exchange);
+                self.work(called, answer, mode)
+            }
+            Err(error) => {
+                let error = self.hook_error(called.hook, &chain(&error));
+                self.report.sync_error(&error);
+                self.done(Verdict::AnswerRefused(error), Requeue::Backoff)
+            }
+        }
+    }
+
+    /// Plans all that an answer asks for, before anything of it is written.
+    fn work(&mut self, called: Called, answer: SyncAnswer, mode: Mode) -> Step {
+        let Called { hook, mine, .. } = called;
+        let SyncAnswer {
+            status,
+            children,
+            resync_after,
+            finalized,
+            events,
+            warnings,
+        } = answer;
+        let is_absent = children.is_none();
+        let wanted = self.check(children.unwrap_or_default());
+        let wanted = match wanted {
+            Ok(wanted) => wanted,
+            Err(refusal) => return self.refuse(refusal),
+        };
+        // Only the answer of a finalize hook can finalize.
+        let finalized = finalized && hook == HookKind::Finalize;
+        let manages = if finalized {
+            // The finalizer goes first, and with it a deleted parent's claim on its children.
+            !self.parent.is_deleting()
+        } else {
+            finalize::manages_children(&self.controller, &self.parent)
+        };
+        let plan = if manages {
+            self.plan(&mine, wanted.children)
+        } else {
+            Plan::default()
+        };
+        if is_absent && mode == Mode::Strict && !finalized && !plan.deletes.is_empty() {
+            return self.refuse_childless(hook);
+        }
+        if let Some(step) = self.hold(hook, is_absent, &plan) {
+            return step;
+        }
+        self.tell(events, warnings, &wanted.unserved);
+        self.report.resync = resync_after;
+        let status = status::wanted(status, self.parent.generation());
+        let work = Box::new(Work { plan, status });
+        if finalized && self.parent.has_finalizer(&self.controller.finalizer) {
+            let write = finalize::remove(&self.controller, &self.parent, "the hook has finalized");
+            self.stage = Stage::RemovingFinalizer(work);
+            return Step::Write(vec![write]);
+        }
+        self.delete(work)
+    }
+
+    fn check(&self, children: Vec<Value>) -> Result<answer::Wanted, Refusal> {
+        let Some(selector) = &self.selector else {
+            return Ok(answer::Wanted::default());
+        };
+        answer::Scope {
+            controller: &self.controller,
+            parent: &self.parent,
+            selector,
+        }
+        .check(children)
+    }
+
+    fn plan(&self, mine: &[Vec<Arc<Object>>], desired: Vec<answer::Desired>) -> Plan {
+        children::Scope {
+            controller: &self.controller,
+            parent: &self.parent,
+            mine,
+            candidates: &self.candidates,
+            memory: &self.memory,
+        }
+        .plan(desired)
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Step {
+        let Refusal { reason, text } = refusal;
+        let message = if reason == event::SYNC_ERROR {
+            format!("Sync error: {text}")
+        } else {
+            text.clone()
+        };
+        self.report.warn(reason, message);
+        self.done(Verdict::AnswerRefused(text), Requeue::Backoff)
+    }
+
+    fn refuse_childless(&mut self, hook: HookKind) -> Step {
+        let error = "the answer has no field children, and would delete all of them; return `children: []` if none should exist";
+        let text = self.hook_error(hook, error);
+        self.refuse(Refusal {
+            reason: event::SYNC_ERROR,
+            text,
+        })
+    }
+
+    /// The delete guard: an answer that makes many children vanish, or that has no field `children` and makes any vanish,
+    /// counts only when the hook gives it twice.
+    fn hold(&mut self, hook: HookKind, is_absent: bool, plan: &Plan) -> Option<Step> {
+        let count = plan.deletes.len();
+        let is_many = count > GUARD_CHILDREN && count * 2 > plan.living && hook == HookKind::Sync;
+        let is_doubtful = is_absent && count > 0;
+        if !is_many && !is_doubtful {
+            self.memory.held = 0;
+            return None;
+        }
+        let mut hash = Xxh3::new();
+        for Planned { write, rule, .. } in &plan.deletes {
+            let name = hash_name(*rule, write.namespace.as_deref(), &write.name);
+            hash.update(&name.to_le_bytes());
+        }
+        let held = hash.digest().max(1);
+        let what = if is_doubtful {
+            "has no field children"
+        } else {
+            "leaves out most children"
+        };
+        let of = plan.living;
+        if self.memory.held == held {
+            self.memory.held = 0;
+            let text = format!("the hook's answer {what}: {count} of {of} children are deleted");
+            self.report.warn(event::ODD_ANSWER, text);
+            return None;
+        }
+        self.memory.held = held;
+        let text = format!(
+            "the hook's answer {what} and would delete {count} of {of}: it is held back and the hook is asked again; return `children: []` if none should exist"
+        );
+        self.report.warn(event::ODD_ANSWER, text.clone());
+        Some(self.done(Verdict::Held(text), Requeue::After(GUARD_DELAY)))
+    }
+
+    /// Events of the hook, and of what is odd in its answer.
+    fn tell(
+        &mut self,
+        events: Vec<metashard_api::hook::Event>,
+        warnings: Vec<String>,
+        unserved: &[String],
+    ) {
+        for event in events {
+            self.report.events.push(Event {
+                is_warning: event.is_warning,
+                reason: event.reason.into(),
+                message: event.message,
+            });
+        }
+        for warning in warnings {
+            self.report
+                .warn(event::ODD_ANSWER, format!("the hook's answer: {warning}"));
+        }
+        if !unserved.is_empty() {
+            self.report.is_waiting = true;
+            let text = format!(
+                "desired child {}: the API server does not serve its kind now; install it, or remove it from spec.childResources",
+                shown(unserved)
+            );
+            self.report.warn(event::CHILD_REFUSED, text);
+        }
+    }
+}
+
+/// The first few of some names.
+fn shown(names: &[String]) -> String {
+    let first = names
+        .iter()
+        .take(SHOWN)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if names.len() > SHOWN {
+        format!("{first} and {} more", names.len() - SHOWN)
+    } else {
+        first
+    }
+}
