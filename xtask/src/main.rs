@@ -1,3 +1,57 @@
-//! Repository chores: gate, demo, generate, tidy, kubernetes.
+//! Repository chores, in Rust: the menu.
 
-fn main() {}
+mod demo;
+mod gate;
+mod generate;
+mod kubernetes;
+mod repository;
+mod supply_chain;
+mod talk;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of the metashard repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Menu {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Run everything that guards a change; the tests come last.
+    Gate,
+    /// Watch three replicas share controllers on a real API server, lose a worker, and carry on.
+    Demo(demo::Options),
+    /// Write the files that are made from code, such as deploy/crds.
+    Generate {
+        /// Write nothing; fail if a file differs.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check the house rules: layers, pure crates, files.
+    Tidy,
+    /// Build etcd, kube-apiserver and kube-controller-manager for the tests, unless they are there.
+    Kubernetes(kubernetes::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Menu::parse().task {
+        Task::Gate => return gate::run(),
+        Task::Demo(options) => demo::run(&options),
+        Task::Generate { check } => generate::run(check),
+        Task::Tidy => tidy::run(),
+        Task::Kubernetes(options) => kubernetes::run(&options).map(drop),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            talk::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

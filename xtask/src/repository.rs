@@ -1,0 +1,56 @@
+//! The repository and its cargo.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+/// The repository's root.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or_else(|| Path::new("."))
+}
+
+/// The cargo that runs this chore, in the root.
+pub(crate) fn cargo() -> Command {
+    let program = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// Runs a program to its end and gives its standard output.
+///
+/// # Errors
+/// If it cannot be run or fails; the text has what it said on standard error.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let shown = format!("{command:?}");
+    let output = command.output().with_context(|| format!("run {shown}"))?;
+    ensure!(
+        output.status.success(),
+        "run {shown}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).with_context(|| format!("read the output of {shown}"))
+}
+
+/// The packages of `cargo metadata`: our own, and all that they use unless `own_only`.
+pub(crate) fn packages(own_only: bool) -> anyhow::Result<Vec<Value>> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version", "1", "--locked"]);
+    if own_only {
+        command.arg("--no-deps");
+    }
+    let mut metadata: Value =
+        serde_json::from_str(&output(&mut command)?).context("parse cargo's metadata")?;
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        _ => anyhow::bail!("parse cargo's metadata: no packages"),
+    }
+}
