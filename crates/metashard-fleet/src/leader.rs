@@ -1,21 +1,31 @@
 //! The leader: election, membership, placement and hand-over composed into one machine. See [`Leader`].
 
+mod coordinator;
+mod machine;
+mod plan;
+mod recovery;
 mod report;
 mod snapshot;
+mod spec;
+mod table;
+mod world;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use metashard_api::id::{Incarnation, ReplicaId, ShardId};
 
 pub use self::{
+    machine::Leader,
     report::{Report, Why},
-    snapshot::{MemberSnapshot, MemberState, Snapshot},
+    snapshot::{MemberSnapshot, Snapshot},
 };
 use crate::{
-    lease, map,
+    lease,
+    map::{self, Map},
     message::{FromLeader, FromWorker},
     record::{About, Record, Seen, Written},
     rules::Rules,
+    time::MonoTime,
 };
 
 /// What a replica's leader machine is told at its start.
@@ -49,9 +59,12 @@ pub enum Input {
     LeaderLeaseAnswered(lease::Input),
     /// The replica's own Lease (of its worker; of its candidate while its worker has none) was renewed, or not: what
     /// [`lease::Hold::renewing_since`] says then. Told at each answer.
-    OwnRenewal(Option<crate::time::MonoTime>),
-    /// A list of the workers' Leases; what is not in it does not exist.
-    WorkerLeasesListed(Vec<(Incarnation, Record)>),
+    OwnRenewal(Option<MonoTime>),
+    /// All Leases of workers that exist have been shown, by the watch's first list.
+    WorkerLeasesSynced,
+    /// All Leases of workers that exist have been shown, by a list that began after the last
+    /// [`Action::ListWorkerLeases`]. `false`: there was no answer.
+    WorkerLeasesListed(bool),
     /// A watch event showed the Lease of a worker.
     WorkerLeaseSeen(Incarnation, Seen),
     /// What a [`lease::Request::Read`] in an [`Action::WorkerLease`] showed; `None` if there was no answer.
@@ -63,7 +76,7 @@ pub enum Input {
     /// What [`Action::ReadMap`] showed; `None` if there was no answer.
     MapRead(Option<map::Seen>),
     /// How [`Action::WriteMap`] ended.
-    MapWritten(Written<std::sync::Arc<map::Map>>),
+    MapWritten(Written<Arc<Map>>),
     /// How many controllers (slices of split ones) each shard holds; shards that are not named hold none.
     ControllersCounted(BTreeMap<ShardId, u32>),
     /// A session said this. One that is not open yet opens with its Hello; a newer Hello of the same incarnation
@@ -84,6 +97,8 @@ pub enum Action {
     LeaderLease(lease::Request),
     /// Send this for the Lease of a worker; answer `WorkerLeaseRead` or `WorkerLeaseWritten` in every case, within a second.
     WorkerLease(Incarnation, lease::Request),
+    /// List the Leases of the workers with a quorum, show them, and answer `WorkerLeasesListed` in every case.
+    ListWorkerLeases,
     /// Delete the Lease of a worker, if it is still exactly this. No answer.
     DeleteWorkerLease(Incarnation, Record),
     /// Read the map with a quorum; answer `MapRead` in every case.

@@ -5,6 +5,7 @@
 #![warn(clippy::wildcard_enum_match_arm)] // a new input must be thought about in every state
 
 pub mod election;
+pub mod handover;
 pub mod invariants;
 pub mod leader;
 pub mod lease;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use metashard_api::id::{Epoch, Incarnation, ReplicaId, ShardId, Term};
+use metashard_api::id::{Incarnation, ReplicaId, ShardId, Term};
+
+use crate::{membership::State, message::Claim};
 
 /// Something that an operator would ask about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,12 +26,14 @@ pub enum Report {
         /// Its incarnation.
         incarnation: Incarnation,
     },
-    /// A worker's claim on its Lease has ended, by the way that is named.
+    /// A worker acts for no shard any more.
     WorkerLost {
+        /// Its replica.
+        replica: ReplicaId,
         /// Its incarnation.
         incarnation: Incarnation,
-        /// `released`, `fenced`, `evicted` or `gone`.
-        how: &'static str,
+        /// How that is known: released, fenced, evicted or gone.
+        how: State,
     },
     /// More than half of the workers are silent at once: they get one more duration before they are fenced.
     FencingPostponed {
@@ -40,28 +44,28 @@ pub enum Report {
     },
     /// A worker did not release a shard in time and is evicted.
     EvictionBegun {
+        /// Its replica.
+        replica: ReplicaId,
         /// Its incarnation.
         incarnation: Incarnation,
     },
-    /// A shard has a new owner, and the map says so.
-    ShardAssigned {
-        /// The shard.
-        shard: ShardId,
-        /// Its new epoch.
-        epoch: Epoch,
+    /// Shards have a new owner, and the map says so.
+    ShardsAssigned {
         /// The new owner.
         to: Incarnation,
-        /// Why it changed hands.
+        /// Why they changed hands.
         why: Why,
-        /// From the decision to the map's answer.
+        /// The ownerships that begin.
+        claims: Vec<Claim>,
+        /// The longest time from a decision to the map's answer.
         took: Duration,
     },
     /// A target did not answer a Warm in time.
     WarmTimedOut {
-        /// The shard.
-        shard: ShardId,
         /// The target.
         target: Incarnation,
+        /// The shards.
+        shards: Vec<ShardId>,
     },
     /// The map was deleted, replaced or set back: every worker is evicted before it is made anew.
     MapLost,

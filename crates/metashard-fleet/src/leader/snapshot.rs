@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use metashard_api::id::{Incarnation, ReplicaId, Seq, Term};
 
-pub use crate::membership::State as MemberState;
-use crate::{election, record::Holder};
+use crate::{election, membership::State, record::Holder};
 
 /// The fleet as this replica sees it. Only the leader's counts of members and shards are complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +36,12 @@ pub struct Snapshot {
 /// One worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberSnapshot {
-    /// Its replica; empty if only its incarnation is known.
-    pub replica: ReplicaId,
+    /// Its replica, if that is known.
+    pub replica: Option<ReplicaId>,
     /// Its incarnation.
     pub incarnation: Incarnation,
     /// What its Lease says.
-    pub state: MemberState,
+    pub state: State,
     /// Whether it has asked to leave.
     pub leaving: bool,
     /// Whether it has a session with this replica.

@@ -1,0 +1,335 @@
+//! What a leader does in its term: prove who is over, plan, hand over, and write the map.
+
+mod planning;
+mod talk;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use metashard_api::id::{Epoch, Incarnation, ReplicaId, ShardId, Term};
+
+use crate::{
+    handover::HandOvers,
+    leader::{
+        Action, Config, Report, Why, spec,
+        table::Table,
+        world::{Peers, World},
+    },
+    map::Map,
+    membership::{Membership, earliest},
+    message::{Claim, LastWritten},
+    rules::Rule,
+    time::{MonoTime, Now},
+};
+
+/// The leader's running loop, from the term that is its own until that is lost. A new one starts from the map and the
+/// Leases alone, and from what the workers say in their Hellos.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Coordinator {
+    term: Term,
+    /// The map that all that was said stands on.
+    map: Arc<Map>,
+    /// Its table.
+    members: Vec<Incarnation>,
+    peers: Peers,
+    hand_overs: HandOvers,
+    /// Where the last plan puts shards that need an owner.
+    targets: BTreeMap<ShardId, Incarnation>,
+    /// Since when each shard has needed an owner.
+    orphans: BTreeMap<ShardId, MonoTime>,
+    /// Where the writes before the current ownership ended, to be told again on a new session.
+    last_written: BTreeMap<ShardId, Vec<LastWritten>>,
+    /// Workers that joined, until a plan has given them their share.
+    newcomers: BTreeSet<Incarnation>,
+    /// All that are joined, as far as they were greeted.
+    known: BTreeSet<Incarnation>,
+    /// When shards were moved for balance, other than on a join.
+    moved: VecDeque<MonoTime>,
+    plan_at: MonoTime,
+    share_at: Option<MonoTime>,
+    /// Something has changed since it was last looked for shards that are free.
+    is_dirty: bool,
+    is_postponed: bool,
+    has_greeted: bool,
+}
+
+/// What a coordinator works with.
+#[derive(Debug)]
+pub(crate) struct Tools<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) membership: &'a mut Membership,
+    pub(crate) table: &'a mut Table,
+    pub(crate) controllers: &'a BTreeMap<ShardId, u32>,
+}
+
+/// One shard whose epoch differs between two maps.
+struct Change {
+    shard: ShardId,
+    old_owner: Option<Incarnation>,
+    old_epoch: Epoch,
+    owner: Option<Incarnation>,
+    epoch: Epoch,
+}
+
+impl Coordinator {
+    /// Begins a term: `map` names it.
+    pub(crate) fn begin(now: Now, map: Arc<Map>) -> Self {
+        Self {
+            term: map.spec.term,
+            members: members(&map),
+            map,
+            peers: Peers::default(),
+            hand_overs: HandOvers::default(),
+            targets: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            last_written: BTreeMap::new(),
+            newcomers: BTreeSet::new(),
+            known: BTreeSet::new(),
+            moved: VecDeque::new(),
+            plan_at: now.mono,
+            share_at: None,
+            is_dirty: true,
+            is_postponed: false,
+            has_greeted: false,
+        }
+    }
+
+    /// Its term.
+    pub(crate) fn term(&self) -> Term {
+        self.term
+    }
+
+    /// What workers have told it.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Number of hand-overs under way.
+    pub(crate) fn n_hand_overs(&self) -> usize {
+        self.hand_overs.len()
+    }
+
+    /// Plans at the next run.
+    pub(crate) fn want_plan(&mut self, now: Now) {
+        self.plan_at = now.mono;
+    }
+
+    /// When it wants to run again.
+    pub(crate) fn poll_timeout(&self, now: Now, config: &Config) -> Option<MonoTime> {
+        let hand_overs = self.hand_overs.poll_timeout(now, config.drain_hook_grace);
+        earliest(earliest(Some(self.plan_at), self.share_at), hand_overs)
+    }
+
+    /// Does all that is due. `has_news`: the state of a worker has changed.
+    pub(crate) fn run(
+        &mut self,
+        now: Now,
+        has_news: bool,
+        tools: &mut Tools<'_>,
+        out: &mut Vec<Action>,
+    ) {
+        self.adopt(now, tools, out);
+        let has_news = tools.membership.refresh(now) || has_news;
+        if has_news || !self.has_greeted {
+            self.has_greeted = true;
+            self.greet(now, tools.membership, out);
+        }
+        self.pursue(now, tools.membership, out);
+        self.settle(now, tools);
+        self.plan_if_due(now, tools, out);
+        self.hand_over(now, tools, out);
+        self.write(now, tools, out);
+    }
+
+    /// The shards that nobody serves: without an owner, with one that is not alive, or released.
+    pub(crate) fn unowned(&self, membership: &Membership) -> BTreeSet<ShardId> {
+        let mut unowned = BTreeSet::new();
+        for (shard, entry) in (0..=u16::MAX).map(ShardId).zip(&self.map.spec.shards) {
+            let owner = entry.owner.and_then(|it| self.members.get(usize::from(it)));
+            let epoch = entry.epoch;
+            let is_served = owner.is_some_and(|owner| {
+                membership.is_joined(owner)
+                    && self
+                        .hand_overs
+                        .release(Claim { shard, epoch }, owner)
+                        .is_none()
+            });
+            if !is_served {
+                unowned.insert(shard);
+            }
+        }
+        unowned
+    }
+
+    fn world<'a>(&'a self, tools: &'a Tools<'_>) -> World<'a> {
+        World {
+            membership: tools.membership,
+            map: &self.map,
+            members: &self.members,
+            peers: &self.peers,
+            controllers: tools.controllers,
+        }
+    }
+
+    /// Goes over to the newest map of its term, and tells those to whom it gives something new.
+    fn adopt(&mut self, now: Now, tools: &mut Tools<'_>, out: &mut Vec<Action>) {
+        if let Some(map) = tools.table.map()
+            && map.spec.term == self.term
+            && map.version() > self.map.version()
+        {
+            self.take(now, Arc::clone(map), out);
+        }
+        for member in &self.map.spec.members {
+            let incarnation = Incarnation::new(member.incarnation.as_str());
+            let replica = ReplicaId::new(member.replica.as_str());
+            tools.membership.expect(now, &incarnation, &replica);
+        }
+    }
+
+    fn take(&mut self, now: Now, map: Arc<Map>, out: &mut Vec<Action>) {
+        let mut groups: BTreeMap<(Incarnation, Why), (Vec<Claim>, Duration)> = BTreeMap::new();
+        for change in self.replace(map) {
+            let shard = change.shard;
+            let released = change.old_owner.and_then(|owner| {
+                let epoch = change.old_epoch;
+                self.hand_overs.release(Claim { shard, epoch }, &owner)
+            });
+            let last_written = released.map(|it| it.last_written.clone());
+            self.last_written
+                .insert(shard, last_written.unwrap_or_default());
+            if let Some(owner) = change.owner {
+                let epoch = change.epoch;
+                self.assign(owner.clone(), Claim { shard, epoch }, out);
+                let hand_over = self.hand_overs.get(shard);
+                let why = hand_over.map_or(Why::Orphaned, |it| it.why);
+                let since = self.orphans.get(&shard).copied();
+                let since = hand_over.map(|it| it.since).or(since);
+                let took = since.map_or(Duration::ZERO, |since| now.mono.since(since));
+                let group = groups.entry((owner, why)).or_default();
+                group.0.push(Claim { shard, epoch });
+                group.1 = group.1.max(took);
+            }
+            self.hand_overs.finish(now, shard);
+            self.targets.remove(&shard);
+            self.orphans.remove(&shard);
+        }
+        self.is_dirty = true;
+        for ((to, why), (claims, took)) in groups {
+            out.push(Action::Report(Report::ShardsAssigned {
+                to,
+                why,
+                claims,
+                took,
+            }));
+        }
+    }
+
+    /// Goes over to `map`, and returns what it changes.
+    fn replace(&mut self, map: Arc<Map>) -> Vec<Change> {
+        let old = std::mem::replace(&mut self.map, map);
+        let old_members = std::mem::replace(&mut self.members, members(&self.map));
+        let mut changes = Vec::new();
+        for (shard, entry) in (0..=u16::MAX).map(ShardId).zip(&self.map.spec.shards) {
+            let before = old.spec.shards.get(usize::from(shard.0));
+            let old_epoch = before.map_or_else(Epoch::default, |before| before.epoch);
+            if entry.epoch != old_epoch {
+                let old_owner = before.and_then(|it| old_members.get(usize::from(it.owner?)));
+                let owner = entry.owner.and_then(|it| self.members.get(usize::from(it)));
+                changes.push(Change {
+                    shard,
+                    old_owner: old_owner.cloned(),
+                    old_epoch,
+                    owner: owner.cloned(),
+                    epoch: entry.epoch,
+                });
+            }
+        }
+        changes
+    }
+
+    /// Takes notice of who joined and who is over.
+    fn greet(&mut self, now: Now, membership: &Membership, out: &mut Vec<Action>) {
+        self.plan_at = now.mono;
+        self.is_dirty = true;
+        for (incarnation, worker) in membership.workers() {
+            let state = worker.state();
+            if membership.is_joined(incarnation) {
+                if self.known.insert(incarnation.clone()) {
+                    if !self.members.contains(incarnation) {
+                        self.newcomers.insert(incarnation.clone());
+                    }
+                    out.push(Action::Report(Report::WorkerJoined {
+                        replica: replica_of(membership, incarnation),
+                        incarnation: incarnation.clone(),
+                    }));
+                }
+            } else if state.is_over() && self.known.remove(incarnation) {
+                self.newcomers.remove(incarnation);
+                out.push(Action::Report(Report::WorkerLost {
+                    replica: replica_of(membership, incarnation),
+                    incarnation: incarnation.clone(),
+                    how: state,
+                }));
+            }
+        }
+        self.peers
+            .retain(|it| membership.worker(it).is_some_and(|it| !it.is_over()));
+    }
+
+    fn pursue(&mut self, now: Now, membership: &mut Membership, out: &mut Vec<Action>) {
+        let mut requests = Vec::new();
+        let postponed = membership.pursue(now, &mut requests);
+        if let Some(postponed) = postponed
+            && !self.is_postponed
+        {
+            out.push(Action::Report(Report::FencingPostponed {
+                silent: postponed.silent,
+                workers: postponed.workers,
+            }));
+        }
+        self.is_postponed = postponed.is_some();
+        let requests = requests.into_iter();
+        out.extend(requests.map(|(it, request)| Action::WorkerLease(it, request)));
+    }
+
+    /// Gives every shard that is free its owner, all in one write.
+    fn write(&mut self, now: Now, tools: &mut Tools<'_>, out: &mut Vec<Action>) {
+        if !self.is_dirty || !tools.table.is_settled() {
+            return;
+        }
+        let owners = self.new_owners(tools);
+        // As long as there is something to write, it may have to be written again.
+        self.is_dirty = !owners.is_empty();
+        if owners.is_empty() {
+            return;
+        }
+        let spec = spec::with_new_owners(&self.map.spec, &owners);
+        let mut base = Arc::clone(&self.map);
+        if !tools.config.rules.keep(Rule::MapByVersion) {
+            Arc::make_mut(&mut base).resource_version = String::new();
+        }
+        out.push(tools.table.write(Some(base), spec.clone()));
+        if !tools.config.rules.keep(Rule::TableFirst) {
+            let mut map = Map::clone(&self.map);
+            map.spec = spec;
+            self.take(now, Arc::new(map), out);
+        }
+    }
+}
+
+/// Name of the replica of `incarnation`; that of the incarnation if it is not known.
+fn replica_of(membership: &Membership, incarnation: &Incarnation) -> ReplicaId {
+    let worker = membership.worker(incarnation);
+    let replica = worker.and_then(|worker| worker.replica()).cloned();
+    replica.unwrap_or_else(|| ReplicaId::new(incarnation.as_str()))
+}
+
+fn members(map: &Map) -> Vec<Incarnation> {
+    let members = map.spec.members.iter();
+    members
+        .map(|member| Incarnation::new(member.incarnation.as_str()))
+        .collect()
+}

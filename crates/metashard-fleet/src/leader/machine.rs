@@ -1,0 +1,463 @@
+//! The leader machine: what each input means, and what follows from it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use metashard_api::{
+    id::{Incarnation, ShardId, Term},
+    shard_map::Member,
+};
+
+use crate::{
+    election::{self, Election, Phase},
+    leader::{
+        Action, Config, Input, MemberSnapshot, Report, Snapshot,
+        coordinator::{Coordinator, Tools},
+        recovery::Recovery,
+        spec,
+        table::Table,
+        world::Peers,
+    },
+    map::Map,
+    membership::{Membership, earliest},
+    record::Seen,
+    rules::Rule,
+    time::{MonoTime, Now},
+};
+
+/// One replica's part in leading the fleet.
+///
+/// As a candidate it only watches, so that a new leader knows all that it needs. As the leader it first makes the
+/// term its own, by a compare-and-swap of the map, and then gives every shard a live owner. It tells nobody of an epoch
+/// that is not in the map, and gives no shard away before it is proven that the old owner has stopped. Losing the
+/// lead ends only this: workers carry on with the map as it is.
+///
+/// After each call carry out the actions, and ask [`Self::poll_timeout`] again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Leader {
+    config: Config,
+    started: MonoTime,
+    election: Election,
+    membership: Membership,
+    table: Table,
+    controllers: BTreeMap<ShardId, u32>,
+    lead: Lead,
+    nobody_led_yet: bool,
+    /// Since when each shard has been without a live owner.
+    unowned: BTreeMap<ShardId, MonoTime>,
+    has_finished: bool,
+    wake: Option<MonoTime>,
+}
+
+/// How far this replica's lead has come.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Lead {
+    /// It has none.
+    Idle,
+    /// Makes the term its own. `attempted`: the last one that it wrote.
+    Acquiring { attempted: Option<Term> },
+    /// The map is lost.
+    Recovering(Recovery),
+    /// The term is its own.
+    Coordinating(Box<Coordinator>),
+}
+
+/// What a step of the lead found.
+enum Verdict {
+    GoOn,
+    /// The map belongs to another leader.
+    Deposed,
+}
+
+impl Leader {
+    /// A candidate that knows nothing yet. Call [`Self::handle_timeout`] for its first actions.
+    pub fn new(now: Now, config: Config) -> Self {
+        let election = Election::new(election::Config {
+            replica: config.replica.clone(),
+            about: config.about.clone(),
+            lease_duration: config.lease_duration,
+            rules: config.rules,
+        });
+        Self {
+            started: now.mono,
+            election,
+            membership: Membership::new(config.lease_duration, config.rules),
+            table: Table::default(),
+            controllers: BTreeMap::new(),
+            lead: Lead::Idle,
+            nobody_led_yet: false,
+            unowned: BTreeMap::new(),
+            has_finished: false,
+            wake: Some(now.mono),
+            config,
+        }
+    }
+
+    /// Takes one input at `now`; appends what to do to `out`.
+    pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Action>) {
+        self.handle_all(now, [input], out);
+    }
+
+    /// Takes several inputs that came at once, and decides once for all: what a burst of messages should cost.
+    pub fn handle_all(
+        &mut self,
+        now: Now,
+        inputs: impl IntoIterator<Item = Input>,
+        out: &mut Vec<Action>,
+    ) {
+        let mut has_news = false;
+        for input in inputs {
+            self.take(now, input, out);
+            has_news |= self.membership.refresh(now);
+        }
+        self.advance(now, has_news, out);
+    }
+
+    /// When to call [`Self::handle_timeout`] next. Ask again after each call of `handle*`.
+    pub fn poll_timeout(&self) -> Option<MonoTime> {
+        self.wake
+    }
+
+    /// Acts on time alone. Early or repeated calls do nothing.
+    pub fn handle_timeout(&mut self, now: Now, out: &mut Vec<Action>) {
+        self.advance(now, false, out);
+    }
+
+    /// The election within.
+    pub fn election(&self) -> &Election {
+        &self.election
+    }
+
+    /// The workers' Leases as seen here.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Whether it coordinates at `now`: it holds the Lease, before its deadline, and the map names it.
+    pub fn leads(&self, now: Now) -> bool {
+        matches!(self.lead, Lead::Coordinating(_)) && self.election.may_lead(now)
+    }
+
+    /// Audits all shards at `now`, and shows how everything stands.
+    pub fn snapshot(&mut self, now: Now) -> Snapshot {
+        self.audit(now);
+        let map = self.table.map();
+        let (term, seq) = map.map(|map| map.version()).unwrap_or_default();
+        let record = match self.election.seen() {
+            Some(Seen::Present(record)) => Some(record),
+            Some(Seen::Absent) | None => None,
+        };
+        let oldest = self.unowned.values().min();
+        Snapshot {
+            phase: self.election.phase(),
+            leads: self.leads(now),
+            holder: record.map(|record| record.holder.clone()),
+            leader_address: record
+                .map(|record| record.about.address.clone())
+                .unwrap_or_default(),
+            term,
+            seq,
+            members: self.members(),
+            n_shards: map.map_or(0, |map| map.spec.shards.len()),
+            n_unowned: self.unowned.len(),
+            unowned_for: oldest.map_or(Duration::ZERO, |since| now.mono.since(*since)),
+            n_hand_overs: match &self.lead {
+                Lead::Coordinating(coordinator) => coordinator.n_hand_overs(),
+                Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => 0,
+            },
+        }
+    }
+
+    fn members(&self) -> Vec<MemberSnapshot> {
+        let peers = match &self.lead {
+            Lead::Coordinating(coordinator) => Some(coordinator.peers()),
+            Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => None,
+        };
+        let owned = self.table.map().map(|map| spec::count_owned(&map.spec));
+        let owned = owned.unwrap_or_default();
+        let says = |of: fn(&Peers, &Incarnation) -> bool, it| peers.is_some_and(|at| of(at, it));
+        let members = self.membership.workers();
+        members
+            .map(|(incarnation, worker)| MemberSnapshot {
+                replica: worker.replica().cloned(),
+                incarnation: incarnation.clone(),
+                state: worker.state(),
+                leaving: says(|peers, it| peers.leaving.contains_key(it), incarnation),
+                has_session: says(|peers, it| peers.sessions.contains(it), incarnation),
+                n_shards: owned.get(incarnation.as_str()).copied().unwrap_or(0),
+            })
+            .collect()
+    }
+
+    fn audit(&mut self, now: Now) {
+        let unowned: BTreeSet<ShardId> = match &self.lead {
+            Lead::Coordinating(coordinator) => coordinator.unowned(&self.membership),
+            Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => BTreeSet::new(),
+        };
+        self.unowned.retain(|shard, _| unowned.contains(shard));
+        for shard in unowned {
+            self.unowned.entry(shard).or_insert(now.mono);
+        }
+    }
+
+    fn take(&mut self, now: Now, input: Input, out: &mut Vec<Action>) {
+        match input {
+            Input::IncarnationDrawn(incarnation) => {
+                self.elect(now, election::Input::IncarnationDrawn(incarnation), out);
+            }
+            Input::LeaderLeaseSeen(seen) => {
+                self.elect(now, election::Input::LeaseSeen(seen), out);
+            }
+            Input::LeaderLeaseAnswered(answer) => {
+                self.elect(now, election::Input::LeaseAnswered(answer), out);
+            }
+            Input::OwnRenewal(since) => {
+                self.membership.own_renewal(now, since);
+                self.elect(now, election::Input::OwnRenewal(since), out);
+            }
+            Input::ShutdownAsked => self.elect(now, election::Input::ShutdownAsked, out),
+            Input::WorkerLeasesSynced => self.membership.listed(),
+            Input::WorkerLeasesListed(has_come) => {
+                if has_come {
+                    self.membership.listed();
+                }
+                if let Lead::Recovering(recovery) = &mut self.lead {
+                    recovery.listed(now, has_come, &self.membership);
+                }
+            }
+            Input::WorkerLeaseSeen(incarnation, seen) => {
+                self.membership.see(now, &incarnation, seen);
+            }
+            Input::WorkerLeaseRead(incarnation, seen) => {
+                self.membership.read(now, &incarnation, seen);
+            }
+            Input::WorkerLeaseWritten(incarnation, written) => {
+                self.membership.written(now, &incarnation, written);
+            }
+            Input::MapSeen(seen) => self.table.see(seen),
+            Input::MapRead(seen) => self.table.read(now, seen),
+            Input::MapWritten(written) => self.table.written(now, written),
+            Input::ControllersCounted(_) | Input::FromWorker(..) | Input::SessionClosed(_) => {
+                self.hear(now, input, out)
+            }
+        }
+    }
+
+    /// What concerns the coordinator alone.
+    fn hear(&mut self, now: Now, input: Input, out: &mut Vec<Action>) {
+        let may_lead = self.election.may_lead(now);
+        let coordinator = match &mut self.lead {
+            Lead::Coordinating(coordinator) => Some(coordinator),
+            Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => None,
+        };
+        if let Input::ControllersCounted(controllers) = input {
+            self.controllers = controllers;
+            if let Some(coordinator) = coordinator {
+                coordinator.want_plan(now);
+            }
+            return;
+        }
+        let Some(coordinator) = coordinator else {
+            return;
+        };
+        if let Input::FromWorker(from, message) = input {
+            let mut answers = Vec::new();
+            coordinator.hear(now, &from, message, &mut answers);
+            // Past the deadline it still learns, but says nothing.
+            if may_lead {
+                out.append(&mut answers);
+            }
+        } else if let Input::SessionClosed(incarnation) = input {
+            coordinator.closed(now, &incarnation);
+        }
+    }
+
+    fn elect(&mut self, now: Now, input: election::Input, out: &mut Vec<Action>) {
+        let mut actions = Vec::new();
+        self.election.handle(now, input, &mut actions);
+        out.extend(actions.into_iter().map(Action::from));
+    }
+
+    fn advance(&mut self, now: Now, has_news: bool, out: &mut Vec<Action>) {
+        let nobody = self.table.nobody_led_yet();
+        if nobody != self.nobody_led_yet {
+            self.nobody_led_yet = nobody;
+            self.elect(now, election::Input::NobodyLedYet(nobody), out);
+        }
+        let mut actions = Vec::new();
+        self.election.handle_timeout(now, &mut actions);
+        out.extend(actions.into_iter().map(Action::from));
+
+        let has_news = self.membership.refresh(now) || has_news;
+        if self.election.may_lead(now)
+            && let Verdict::Deposed = self.lead(now, has_news, out)
+        {
+            self.elect(now, election::Input::StepDownAsked, out);
+        }
+        if self.election.phase() != Phase::Leading {
+            self.stop(now, out);
+        }
+        if self.election.phase() == Phase::Stopped && !self.has_finished {
+            self.has_finished = true;
+            out.push(Action::Finish);
+        }
+        self.wake = self.next_wake(now);
+    }
+
+    fn lead(&mut self, now: Now, has_news: bool, out: &mut Vec<Action>) -> Verdict {
+        if matches!(self.lead, Lead::Idle) {
+            self.lead = Lead::Acquiring { attempted: None };
+            if self.table.is_lost() {
+                self.table.doubt();
+            }
+        }
+        out.extend(self.table.advance(now));
+        let attempted = match &self.lead {
+            Lead::Acquiring { attempted } => *attempted,
+            Lead::Coordinating(coordinator) => Some(coordinator.term()),
+            Lead::Idle | Lead::Recovering(_) => None,
+        };
+        let is_settled = self.table.is_settled();
+        let is_lost = is_settled && self.table.is_lost();
+        let is_ours = self
+            .table
+            .map()
+            .is_some_and(|map| self.is_ours(map, attempted));
+        match &mut self.lead {
+            Lead::Idle => {}
+            Lead::Acquiring { .. } if is_lost => self.recover(now, out),
+            Lead::Acquiring { .. } if is_settled && is_ours => self.coordinate(now, out),
+            Lead::Acquiring { .. } => self.acquire(out),
+            Lead::Recovering(_) if is_settled && !is_lost && is_ours => self.coordinate(now, out),
+            Lead::Recovering(_) => self.recover_on(now, out),
+            Lead::Coordinating(_) if is_lost => {
+                out.push(Action::CloseSessions);
+                self.recover(now, out);
+            }
+            Lead::Coordinating(_) if is_settled && !is_ours => return Verdict::Deposed,
+            Lead::Coordinating(coordinator) => {
+                let mut tools = Tools {
+                    config: &self.config,
+                    membership: &mut self.membership,
+                    table: &mut self.table,
+                    controllers: &self.controllers,
+                };
+                coordinator.run(now, has_news, &mut tools, out);
+            }
+        }
+        Verdict::GoOn
+    }
+
+    /// Whether the term of `map` is our own: only if it names our incarnation, for another may have written the same
+    /// number.
+    fn is_ours(&self, map: &Map, attempted: Option<Term>) -> bool {
+        let names_us = map.spec.leader.is_some() && map.spec.leader == self.member();
+        let mutant = !self.config.rules.keep(Rule::TermNamesLeader);
+        names_us || (mutant && attempted == Some(map.spec.term))
+    }
+
+    fn member(&self) -> Option<Member> {
+        let incarnation = self.election.incarnation()?;
+        Some(spec::member(&self.config.replica, incarnation))
+    }
+
+    /// The first act of a new leader.
+    fn acquire(&mut self, out: &mut Vec<Action>) {
+        let (Some(leader), Some(map)) = (self.member(), self.table.map().cloned()) else {
+            return;
+        };
+        if !self.table.is_settled() {
+            return;
+        }
+        let content = spec::with_new_term(&map.spec, &self.table, leader, self.config.shards);
+        self.lead = Lead::Acquiring {
+            attempted: Some(content.term),
+        };
+        out.push(self.table.write(Some(map), content));
+    }
+
+    fn coordinate(&mut self, now: Now, out: &mut Vec<Action>) {
+        let Some(map) = self.table.map().cloned() else {
+            return;
+        };
+        let term = map.spec.term;
+        out.push(Action::Report(Report::LeadGained { term }));
+        let mut coordinator = Box::new(Coordinator::begin(now, map));
+        let mut tools = Tools {
+            config: &self.config,
+            membership: &mut self.membership,
+            table: &mut self.table,
+            controllers: &self.controllers,
+        };
+        coordinator.run(now, true, &mut tools, out);
+        self.lead = Lead::Coordinating(coordinator);
+    }
+
+    fn recover(&mut self, now: Now, out: &mut Vec<Action>) {
+        out.push(Action::Report(Report::MapLost));
+        self.lead = Lead::Recovering(Recovery::begin(now));
+        self.recover_on(now, out);
+    }
+
+    fn recover_on(&mut self, now: Now, out: &mut Vec<Action>) {
+        let Lead::Recovering(recovery) = &mut self.lead else {
+            return;
+        };
+        if recovery.wants_list(now) {
+            out.push(Action::ListWorkerLeases);
+        }
+        let is_over = recovery.advance(now, &mut self.membership);
+        let mut requests = Vec::new();
+        self.membership.pursue(now, &mut requests);
+        let requests = requests.into_iter();
+        out.extend(requests.map(|(it, request)| Action::WorkerLease(it, request)));
+        if is_over
+            && self.table.is_settled()
+            && let Some(leader) = self.member()
+        {
+            let age = now.mono.since(self.started);
+            let unix_seconds = (self.config.unix_time + age).as_secs();
+            let content = spec::made_anew(&self.table, leader, self.config.shards, unix_seconds);
+            let base = self.table.map().cloned();
+            out.push(self.table.write(base, content));
+        }
+    }
+
+    /// Stops the coordinator: nothing new from now on. It has stopped when what it sent is answered.
+    fn stop(&mut self, now: Now, out: &mut Vec<Action>) {
+        if let Lead::Coordinating(coordinator) = &self.lead {
+            let term = coordinator.term();
+            out.push(Action::CloseSessions);
+            out.push(Action::Report(Report::LeadLost { term }));
+        }
+        self.lead = Lead::Idle;
+        let is_quiet = self.table.is_quiet() && !self.membership.is_writing();
+        if self.election.phase() == Phase::SteppingDown && is_quiet {
+            self.elect(now, election::Input::CoordinatorStopped, out);
+        }
+    }
+
+    fn next_wake(&self, now: Now) -> Option<MonoTime> {
+        let wake = earliest(self.election.poll_timeout(), self.membership.poll_timeout());
+        if !self.election.may_lead(now) {
+            return wake;
+        }
+        let lead = match &self.lead {
+            Lead::Idle | Lead::Acquiring { .. } => None,
+            Lead::Recovering(recovery) => recovery.poll_timeout(now, &self.membership),
+            Lead::Coordinating(coordinator) => coordinator.poll_timeout(now, &self.config),
+        };
+        earliest(wake, earliest(lead, self.table.poll_timeout()))
+    }
+}
+
+impl From<election::Action> for Action {
+    fn from(action: election::Action) -> Self {
+        match action {
+            election::Action::DrawIncarnation => Self::DrawIncarnation,
+            election::Action::Lease(request) => Self::LeaderLease(request),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The map as a candidate knows it and a leader writes it: one write at a time, and no write in doubt.
+
+use std::{sync::Arc, time::Duration};
+
+use metashard_api::{
+    id::{Epoch, Seq, Term},
+    shard_map::ShardMapSpec,
+};
+
+use crate::{
+    leader::Action,
+    map::{Map, Seen, Write},
+    record::Written,
+    time::{MonoTime, Now},
+};
+
+/// Least time between two requests of which the first came to nothing.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The same where the server refuses: somebody has to mend that first.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+
+/// What is known of the map, and the request under way.
+///
+/// Watch events only ever bring it forward. After a write without an answer, or one that was refused, and whenever a
+/// watch event shows something strange, it is in doubt: a quorum read comes before anything else.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Table {
+    newest: Option<Seen>,
+    /// The highest numbers of any map seen: one that is made anew goes on above them.
+    highest: (Term, Seq),
+    highest_epoch: Epoch,
+    /// Number of shards of the last map that had any.
+    shard_count: u16,
+    request: InFlight,
+    in_doubt: bool,
+    not_before: MonoTime,
+    /// The newest map is lower than one that was seen before. It was deleted and an empty one put in its place, or etcd
+    /// was set back: who acts on the old one may still do so.
+    is_lower: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+enum InFlight {
+    #[default]
+    Nothing,
+    Read,
+    Write,
+}
+
+impl Table {
+    /// The newest map; `None`: not known, or there is none.
+    pub(crate) fn map(&self) -> Option<&Arc<Map>> {
+        match &self.newest {
+            Some(Seen::Present(map)) => Some(map),
+            Some(Seen::Absent) | None => None,
+        }
+    }
+
+    /// Whether, as far as is known, nobody has led yet.
+    pub(crate) fn nobody_led_yet(&self) -> bool {
+        match &self.newest {
+            Some(Seen::Absent) => self.highest.0 == Term(0),
+            Some(Seen::Present(map)) => map.spec.term == Term(0) && self.highest.0 == Term(0),
+            None => false,
+        }
+    }
+
+    /// Whether a map has been lost and not been made anew.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lower || self.newest == Some(Seen::Absent)
+    }
+
+    /// Number of shards of the last map that had any; 0: none had.
+    pub(crate) fn shard_count(&self) -> u16 {
+        self.shard_count
+    }
+
+    /// The highest term and epoch of any map seen.
+    pub(crate) fn highest(&self) -> (Term, Epoch) {
+        (self.highest.0, self.highest_epoch)
+    }
+
+    /// Whether nothing is under way and nothing in doubt.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.request == InFlight::Nothing && !self.in_doubt && self.newest.is_some()
+    }
+
+    /// Whether no write is under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.request != InFlight::Write
+    }
+
+    /// Asks for a quorum read before anything else.
+    pub(crate) fn doubt(&mut self) {
+        self.in_doubt = true;
+    }
+
+    /// The request that a leader needs before it may write, if one is due.
+    pub(crate) fn advance(&mut self, now: Now) -> Option<Action> {
+        let wants_read = self.in_doubt || self.newest.is_none();
+        let is_due = self.request == InFlight::Nothing && now.mono >= self.not_before;
+        (wants_read && is_due).then(|| {
+            self.request = InFlight::Read;
+            Action::ReadMap
+        })
+    }
+
+    /// When [`Self::advance`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<MonoTime> {
+        (self.in_doubt && self.request == InFlight::Nothing).then_some(self.not_before)
+    }
+
+    /// Writes `spec` over `base`. Only if [`Self::is_settled`].
+    pub(crate) fn write(&mut self, base: Option<Arc<Map>>, spec: ShardMapSpec) -> Action {
+        self.request = InFlight::Write;
+        Action::WriteMap(Write { base, spec })
+    }
+
+    /// Takes a watch event.
+    pub(crate) fn see(&mut self, seen: Seen) {
+        match (&self.newest, &seen) {
+            (None, Seen::Absent | Seen::Present(_)) => {}
+            (Some(Seen::Absent), Seen::Absent) => return,
+            (Some(Seen::Present(old)), Seen::Present(new)) if old.uid == new.uid => {
+                if new.version() <= old.version() {
+                    return;
+                }
+            }
+            // As a leader we look again before we believe any of these.
+            (Some(Seen::Present(_)), Seen::Absent)
+            | (Some(Seen::Absent | Seen::Present(_)), Seen::Present(_)) => self.in_doubt = true,
+        }
+        self.take(seen);
+    }
+
+    /// Takes the answer to a read; `None`: there was none.
+    pub(crate) fn read(&mut self, now: Now, seen: Option<Seen>) {
+        if self.request != InFlight::Read {
+            return;
+        }
+        self.request = InFlight::Nothing;
+        if let Some(seen) = seen {
+            self.in_doubt = false;
+            self.take(seen);
+        } else {
+            self.in_doubt = true;
+            self.not_before = now.mono + PAUSE;
+        }
+    }
+
+    /// Takes the answer to a write.
+    pub(crate) fn written(&mut self, now: Now, written: Written<Arc<Map>>) {
+        if self.request != InFlight::Write {
+            return;
+        }
+        self.request = InFlight::Nothing;
+        match written {
+            Written::Accepted(map) => self.take(Seen::Present(map)),
+            Written::Conflict | Written::Unknown => self.in_doubt = true,
+            Written::Refused(_) => {
+                self.in_doubt = true;
+                self.not_before = now.mono + LONG_PAUSE;
+            }
+        }
+    }
+
+    fn take(&mut self, seen: Seen) {
+        if let Seen::Present(map) = &seen {
+            self.is_lower = map.version() < self.highest;
+            self.highest = self.highest.max(map.version());
+            let epochs = map.spec.shards.iter().map(|entry| entry.epoch);
+            self.highest_epoch = epochs.fold(self.highest_epoch, Epoch::max);
+            if map.spec.shard_count > 0 {
+                self.shard_count = map.spec.shard_count;
+            }
+        }
+        self.newest = Some(seen);
+    }
+}
