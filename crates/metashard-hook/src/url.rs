@@ -107,21 +107,20 @@ pub(crate) fn check(url: Uri) -> Result<Uri, Error> {
             });
         }
     }
-    match url.authority() {
-        Some(authority) if authority.as_str().contains('@') => Err(Error::UserInfo),
-        Some(authority)
-            if authority.host().is_empty()
-                || (authority.port().is_some() && authority.port_u16().is_none()) =>
-        {
-            Err(Error::NoHost {
-                url: url.to_string(),
-            })
-        }
-        Some(_) => Ok(url),
-        None => Err(Error::NoHost {
-            url: url.to_string(),
-        }),
+    let no_host = || Error::NoHost {
+        url: url.to_string(),
+    };
+    let authority = url.authority().ok_or_else(no_host)?;
+    if authority.as_str().contains('@') {
+        return Err(Error::UserInfo);
     }
+    let host = authority.host();
+    let after_host = authority.as_str().strip_prefix(host).unwrap_or_default();
+    let is_bad_port = authority.port_u16().is_none() && !matches!(after_host, "" | ":");
+    if host.is_empty() || is_bad_port {
+        return Err(no_host());
+    }
+    Ok(url)
 }
 
 #[cfg(test)]
