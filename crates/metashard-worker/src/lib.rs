@@ -1,3 +1,20 @@
 //! Service: keeps this worker's Lease and session, runs the reconcile loops of its shards.
 
+mod catalog;
+mod conditions;
+mod context;
+mod dispatch;
+mod feedback;
+mod hooks;
+mod host;
+mod instance;
+mod key;
+mod metrics;
+mod reconcile;
+mod report;
+pub mod service;
 pub mod shards;
+mod tenure;
+mod triggers;
+
+pub use context::Config;

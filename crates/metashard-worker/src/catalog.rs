@@ -1,0 +1,105 @@
+//! Which controllers there are: the caches of controller objects, and the names of those that changed.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use metashard_api::{id::ControllerKind, resource::Resource};
+use metashard_kube::{
+    identity::Identity,
+    informer::{Event, Informers, Subscriber, View, ViewKey},
+};
+use metashard_reconcile::object::Object;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Names one controller object: kind and name, as it is cluster-scoped.
+pub(crate) type ControllerName = (ControllerKind, Box<str>);
+
+/// The controller objects of the cluster, and what changed among them since it was last asked.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    composites: View,
+    decorators: View,
+    changes: Arc<Changes>,
+}
+
+/// Names that changed and were not taken yet: bounded by the number of controllers.
+#[derive(Debug, Default)]
+struct Changes {
+    names: Mutex<BTreeSet<ControllerName>>,
+    some: Notify,
+}
+
+struct Follower {
+    kind: ControllerKind,
+    changes: Arc<Changes>,
+}
+
+/// The resource of the controllers of `kind`.
+pub(crate) fn resource(kind: ControllerKind) -> Resource {
+    let plural = match kind {
+        ControllerKind::Composite => "compositecontrollers",
+        ControllerKind::Decorator => "decoratorcontrollers",
+    };
+    Resource {
+        group: "metacontroller.k8s.io".to_owned(),
+        version: "v1alpha1".to_owned(),
+        plural: plural.to_owned(),
+        kind: kind.as_str().to_owned(),
+        namespaced: false,
+        has_status: true,
+    }
+}
+
+impl Catalog {
+    /// Follows the controllers that `selector` selects (the text of `--target-label-selector`; empty: all).
+    pub(crate) fn open(informers: &Informers, selector: &str) -> Self {
+        let changes = Arc::new(Changes::default());
+        let view = |kind| {
+            let key = ViewKey::new(Identity::process(), Arc::new(resource(kind)));
+            let follower = Follower {
+                kind,
+                changes: Arc::clone(&changes),
+            };
+            informers.open(key.selecting(selector), Some(Arc::new(follower)))
+        };
+        Self {
+            composites: view(ControllerKind::Composite),
+            decorators: view(ControllerKind::Decorator),
+            changes,
+        }
+    }
+
+    /// The controller object of this name, as last seen.
+    pub(crate) fn get(&self, (kind, name): &ControllerName) -> Option<Arc<Object>> {
+        let view = match kind {
+            ControllerKind::Composite => &self.composites,
+            ControllerKind::Decorator => &self.decorators,
+        };
+        view.get(None, name)
+    }
+
+    /// The names that changed since the last call; waits until there is one. Dropping the future loses nothing.
+    pub(crate) async fn changed(&self) -> BTreeSet<ControllerName> {
+        loop {
+            let some = self.changes.some.notified();
+            let names = std::mem::take(&mut *self.changes.names.lock());
+            if !names.is_empty() {
+                return names;
+            }
+            some.await;
+        }
+    }
+}
+
+impl Subscriber for Follower {
+    fn on_event(&self, event: Event) {
+        let object = match event {
+            Event::Applied { new, .. } => new,
+            Event::Deleted { old } => old,
+            Event::Synced => return,
+        };
+        let name = (self.kind, object.name().into());
+        self.changes.names.lock().insert(name);
+        self.changes.some.notify_one();
+    }
+}

@@ -1,0 +1,175 @@
+//! What a controller object says of itself: its conditions, computed from the health of the instance that serves it.
+
+use metashard_api::{
+    id::{Epoch, ReplicaId, ShardId},
+    names::{condition, reason},
+};
+use metashard_kube::status::Known;
+
+/// One part of a controller's health.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Whether all is well; `None` while it is not known yet.
+    pub(crate) holds: Option<bool>,
+    /// CamelCase, from `names::reason`.
+    pub(crate) reason: &'static str,
+    /// For people: object, field and fix.
+    pub(crate) message: String,
+}
+
+impl Part {
+    /// All is well.
+    pub(crate) fn good(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            holds: Some(true),
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// Something is wrong.
+    pub(crate) fn bad(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            holds: Some(false),
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// Not known yet.
+    pub(crate) fn unknown(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            holds: None,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    fn known(&self, type_: &'static str) -> Known {
+        Known {
+            type_,
+            is_true: self.holds,
+            reason: self.reason,
+            message: self.message.clone(),
+        }
+    }
+}
+
+/// The health of one controller as the worker that serves it knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Health {
+    /// The spec is valid and served.
+    pub(crate) accepted: Part,
+    /// Parents and children are watched.
+    pub(crate) watches: Part,
+    /// The last hook call.
+    pub(crate) hooks: Part,
+}
+
+/// Who serves a controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The shard that the controller belongs to.
+    pub(crate) shard: ShardId,
+    /// This replica.
+    pub(crate) replica: ReplicaId,
+    /// Which ownership of the shard.
+    pub(crate) epoch: Epoch,
+}
+
+impl Health {
+    /// Whether a controller with this health needs nobody's attention.
+    pub(crate) fn is_ready(&self) -> bool {
+        [&self.accepted, &self.watches]
+            .iter()
+            .all(|part| part.holds == Some(true))
+            && self.hooks.holds != Some(false)
+    }
+
+    /// The conditions that say so.
+    pub(crate) fn known(&self, place: &Place) -> Vec<Known> {
+        let assigned = Part::good(
+            reason::OWNED,
+            format!(
+                "shard {} is served by {} at epoch {}",
+                place.shard, place.replica, place.epoch
+            ),
+        );
+        vec![
+            self.accepted.known(condition::ACCEPTED),
+            self.watches.known(condition::WATCHES_READY),
+            self.hooks.known(condition::HOOKS_READY),
+            assigned.known(condition::ASSIGNED),
+            self.ready().known(condition::READY),
+        ]
+    }
+
+    fn ready(&self) -> Part {
+        let first_wrong = [
+            (condition::ACCEPTED, &self.accepted),
+            (condition::WATCHES_READY, &self.watches),
+            (condition::HOOKS_READY, &self.hooks),
+        ]
+        .into_iter()
+        .find(|(_, part)| part.holds == Some(false));
+        match first_wrong {
+            Some((type_, part)) => {
+                Part::bad(reason::NOT_READY, format!("{type_}: {}", part.message))
+            }
+            None if self.is_ready() => Part::good(reason::READY, "all conditions hold"),
+            None => Part::unknown(reason::NOT_READY, "the first lists have not come in yet"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        Place {
+            shard: ShardId(7),
+            replica: ReplicaId::new("replica-0"),
+            epoch: Epoch(3),
+        }
+    }
+
+    fn healthy() -> Health {
+        Health {
+            accepted: Part::good(reason::VALID, ""),
+            watches: Part::good(reason::SYNCED, ""),
+            hooks: Part::unknown(reason::NOT_CALLED, "no parent yet"),
+        }
+    }
+
+    fn find(health: &Health, type_: &str) -> Known {
+        let mut known = health.known(&place()).into_iter();
+        known.find(|known| known.type_ == type_).unwrap()
+    }
+
+    #[test]
+    fn a_controller_without_parents_is_ready() {
+        assert_eq!(find(&healthy(), condition::READY).is_true, Some(true));
+        assert_eq!(find(&healthy(), condition::HOOKS_READY).is_true, None);
+    }
+
+    #[test]
+    fn ready_names_the_first_condition_that_does_not_hold() {
+        let mut health = healthy();
+        health.watches = Part::bad(reason::FORBIDDEN, "may not list v1/secrets");
+        health.hooks = Part::bad(reason::CALL_FAILED, "connection refused");
+
+        let ready = find(&health, condition::READY);
+
+        assert_eq!(ready.is_true, Some(false));
+        assert_eq!(ready.message, "WatchesReady: may not list v1/secrets");
+    }
+
+    #[test]
+    fn a_controller_whose_first_lists_are_out_is_not_ready_yet() {
+        let mut health = healthy();
+        health.watches = Part::unknown(reason::SYNCING, "");
+
+        assert_eq!(find(&health, condition::READY).is_true, None);
+    }
+}

@@ -1,0 +1,50 @@
+//! What every controller of this worker shares.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use metashard_api::id::{ReplicaId, TenantId};
+use metashard_fleet::worker::Standing;
+use metashard_hook::Invoker;
+use metashard_kube::{
+    client::Clients, discovery::Discovery, events::Recorder, gate::WriteGate, informer::Informers,
+};
+use metashard_runtime::clock::Clock;
+
+use crate::{dispatch::Dispatcher, metrics::Metrics};
+
+/// How this worker runs controllers.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Name of the replica.
+    pub replica: ReplicaId,
+    /// Syncs of one controller at once: `--workers`, default 5.
+    pub workers: u32,
+    /// Syncs of all controllers at once; default 256.
+    pub max_syncs: u32,
+    /// Text of `--target-label-selector`: which controllers are served; empty: all.
+    pub target_selector: String,
+    /// How often every parent is synced though nothing changed: `--cache-flush-interval`, default 30 min.
+    pub flush_interval: std::time::Duration,
+    /// Seed of the queue's jitter; differs between replicas.
+    pub seed: u64,
+}
+
+/// What every controller of this worker shares.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) config: Config,
+    pub(crate) clock: Clock,
+    pub(crate) clients: Clients,
+    pub(crate) discovery: Discovery,
+    pub(crate) informers: Informers,
+    pub(crate) gate: WriteGate,
+    pub(crate) recorder: Recorder,
+    pub(crate) invoker: Invoker,
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    /// What this worker may do at this moment; replaced by the fleet driver.
+    pub(crate) standing: Arc<ArcSwap<Standing>>,
+    /// The tenant of cluster-scoped controllers.
+    pub(crate) tenant: TenantId,
+    pub(crate) metrics: Metrics,
+}

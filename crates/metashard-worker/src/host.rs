@@ -1,0 +1,346 @@
+//! Hosts the controllers of this worker's shards: opens, starts, stops and closes their instances.
+//!
+//! Level-based: [`Host::settle`] looks at one controller object and at what is done about its shard, and does what is
+//! missing between that and what runs. What takes time runs as a task whose end comes back as an [`Ended`].
+
+mod draining;
+mod starting;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use metashard_api::id::{ControllerKind, ControllerUid, ShardId, Slice};
+use metashard_fleet::{
+    message::{Claim, LastWritten, ShardLoad},
+    shard::shard_of,
+};
+use metashard_reconcile::object::Object;
+use metashard_runtime::{shutdown::Token, task::Tasks};
+use tokio::sync::mpsc;
+
+use crate::{
+    catalog::{Catalog, ControllerName},
+    conditions::Part,
+    context::Context,
+    instance::Instance,
+    report::Reporter,
+    shards::{ShardCommand, ShardEvent},
+    tenure::{Tenure, Tenures},
+};
+
+/// How often load is told to the leader and the parents' periodic resync is looked at.
+const LOAD_PERIOD: Duration = Duration::from_secs(5);
+
+/// How often conditions that changed are written.
+const REPORT_PERIOD: Duration = Duration::from_millis(500);
+
+/// The controllers of this worker's shards.
+#[derive(Debug)]
+pub(crate) struct Host {
+    context: Arc<Context>,
+    catalog: Catalog,
+    slots: BTreeMap<ControllerName, Slot>,
+    tenures: Tenures,
+    /// For each ownership: how far its predecessor had come, so that whoever follows us knows it too.
+    inherited: BTreeMap<Claim, Vec<LastWritten>>,
+    tasks: Tasks<Ended>,
+    events: mpsc::Sender<ShardEvent>,
+    reporter: Reporter,
+}
+
+/// One controller object that this worker knows of.
+#[derive(Debug)]
+struct Slot {
+    uid: ControllerUid,
+    state: SlotState,
+}
+
+/// What is done about one controller.
+#[derive(Debug)]
+enum SlotState {
+    /// Its shard is not here.
+    Elsewhere,
+    /// Its shard is here, and it cannot run: its spec at this generation is refused, or a resource is missing.
+    Refused { generation: i64, why: Part },
+    /// It runs, or is kept warm.
+    Open(Arc<Instance>),
+    /// Its last syncs end; then it is settled anew.
+    Closing,
+}
+
+/// What a task of the host came to.
+#[derive(Debug)]
+enum Ended {
+    /// The caches of this controller are as new as `claim` asks.
+    Fresh(ControllerName, Claim),
+    /// The caches of every controller of this shard are filled, or cannot be.
+    Warmed(ShardId),
+    /// No sync of this controller's closed instance runs any more.
+    Closed(ControllerName),
+    /// Nothing of this ownership is under way any more.
+    Drained(Claim, Vec<LastWritten>),
+}
+
+impl Host {
+    /// Follows the controller objects; serves none yet.
+    pub(crate) fn new(context: Arc<Context>, events: mpsc::Sender<ShardEvent>) -> Self {
+        let catalog = Catalog::open(&context.informers, &context.config.target_selector);
+        Self {
+            reporter: Reporter::new(Arc::clone(&context)),
+            context,
+            catalog,
+            slots: BTreeMap::new(),
+            tenures: Tenures::default(),
+            inherited: BTreeMap::new(),
+            tasks: Tasks::new(),
+            events,
+        }
+    }
+
+    /// Runs until `stop`, or until the fleet driver is gone.
+    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<ShardCommand>, stop: Token) {
+        let clock = self.context.clock.clone();
+        let mut discovery = self.context.discovery.changed();
+        let mut load_at = clock.now().mono + LOAD_PERIOD;
+        let mut report_at = clock.now().mono + REPORT_PERIOD;
+        loop {
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(command) => self.obey(command).await,
+                    None => return,
+                },
+                names = self.catalog.changed() => {
+                    for name in names {
+                        self.settle(&name);
+                    }
+                }
+                Some(ended) = self.tasks.join_next() => {
+                    if let Ok(ended) = ended.result {
+                        self.take_end(ended).await;
+                    }
+                }
+                Ok(()) = discovery.changed() => self.resources_changed(),
+                () = clock.sleep_until(load_at) => {
+                    load_at = clock.now().mono + LOAD_PERIOD;
+                    self.tell_load().await;
+                }
+                () = clock.sleep_until(report_at) => {
+                    report_at = clock.now().mono + REPORT_PERIOD;
+                    self.write_reports();
+                }
+                () = stop.requested() => return,
+            }
+        }
+    }
+
+    async fn obey(&mut self, command: ShardCommand) {
+        match command {
+            ShardCommand::Ping => {
+                if self.context.dispatcher.is_alive() {
+                    self.tell(ShardEvent::DispatcherAlive).await;
+                }
+            }
+            ShardCommand::Warm(shard) => self.warm(shard),
+            ShardCommand::Start { claim, freshness } => self.start(claim, freshness).await,
+            ShardCommand::Drain { claim, grace } => self.drain(claim, grace),
+            ShardCommand::Drop { claim } => self.drain(claim, Duration::ZERO),
+            ShardCommand::Suspend => {
+                self.tenures.set_suspended(true);
+                for instance in self.open_instances() {
+                    instance.cancel();
+                }
+            }
+            ShardCommand::Resume => {
+                self.tenures.set_suspended(false);
+                self.settle_all();
+            }
+        }
+    }
+
+    async fn take_end(&mut self, ended: Ended) {
+        match ended {
+            Ended::Fresh(name, claim) => self.begin(&name, claim),
+            Ended::Warmed(shard) => self.tell(ShardEvent::Warmed(shard)).await,
+            Ended::Closed(name) => {
+                if let Some(slot) = self.slots.get_mut(&name) {
+                    slot.state = SlotState::Elsewhere;
+                }
+                self.settle(&name);
+            }
+            Ended::Drained(claim, last_written) => self.drained(claim, last_written).await,
+        }
+    }
+
+    async fn tell(&self, event: ShardEvent) {
+        // The driver is gone only at the end of the process.
+        drop(self.events.send(event).await);
+    }
+
+    /// Records an event on a controller object, as long as it is there.
+    fn tell_controller(
+        &self,
+        name: &ControllerName,
+        is_warning: bool,
+        reason: &'static str,
+        message: String,
+    ) {
+        if let Some(object) = self.catalog.get(name) {
+            self.reporter.tell(&object, is_warning, reason, message);
+        }
+    }
+
+    /// The shard of a controller, by the newest map; `None` before there is one.
+    fn shard_of(&self, uid: &ControllerUid) -> Option<ShardId> {
+        let standing = self.context.standing.load();
+        let count = standing.map()?.shard_count();
+        Some(shard_of(uid, Slice::default(), count))
+    }
+
+    /// Does what is missing for one controller.
+    fn settle(&mut self, name: &ControllerName) {
+        let object = self.catalog.get(name);
+        if object.is_some() && !self.slots.contains_key(name) {
+            let uid = ControllerUid::new(object.as_ref().map(|it| it.uid()).unwrap_or_default());
+            let state = SlotState::Elsewhere;
+            self.slots.insert(name.clone(), Slot { uid, state });
+        }
+        let Some(slot) = self.slots.get(name) else {
+            return;
+        };
+        match object.filter(|object| object.uid() == slot.uid.as_str()) {
+            Some(object) => self.settle_present(name, &object),
+            None => self.settle_gone(name),
+        }
+    }
+
+    fn settle_gone(&mut self, name: &ControllerName) {
+        let Some(slot) = self.slots.get(name) else {
+            return;
+        };
+        match &slot.state {
+            SlotState::Open(_) => self.close(name, true),
+            SlotState::Closing => {}
+            SlotState::Elsewhere | SlotState::Refused { .. } => {
+                self.slots.remove(name);
+                self.reporter.forget(name);
+                // Deleted and made anew under the same name.
+                if self.catalog.get(name).is_some() {
+                    self.settle(name);
+                }
+            }
+        }
+    }
+
+    fn settle_present(&mut self, name: &ControllerName, object: &Arc<Object>) {
+        let Some(slot) = self.slots.get(name) else {
+            return;
+        };
+        let shard = self.shard_of(&slot.uid);
+        let tenure = shard.and_then(|shard| self.tenures.get(shard)).cloned();
+        match &slot.state {
+            SlotState::Open(instance) => match tenure {
+                None => self.close(name, false),
+                Some(_) if instance.controller.generation != object.generation() => {
+                    self.close(name, true);
+                }
+                Some(Tenure::Owned { .. }) => self.freshen(name),
+                Some(Tenure::Warm | Tenure::Draining { .. }) => {}
+            },
+            SlotState::Refused { generation, .. } if *generation == object.generation() => {
+                if tenure.is_none() {
+                    self.set_state(name, SlotState::Elsewhere);
+                }
+            }
+            SlotState::Elsewhere | SlotState::Refused { .. } => {
+                if let (Some(shard), Some(Tenure::Warm | Tenure::Owned { .. })) = (shard, tenure) {
+                    self.open(name, object, shard);
+                }
+            }
+            SlotState::Closing => {}
+        }
+    }
+
+    fn settle_all(&mut self) {
+        let names: Vec<_> = self.slots.keys().cloned().collect();
+        for name in names {
+            self.settle(&name);
+        }
+    }
+
+    fn set_state(&mut self, name: &ControllerName, state: SlotState) {
+        if let Some(slot) = self.slots.get_mut(name) {
+            slot.state = state;
+        }
+        self.reporter.mark(name);
+    }
+
+    /// Looks again at everything that a served resource may have been missing for.
+    fn resources_changed(&mut self) {
+        self.context.informers.retry_failing();
+        self.reconsider_refused();
+        self.close_outdated();
+        self.settle_all();
+    }
+
+    fn open_instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
+        self.slots.values().filter_map(|slot| match &slot.state {
+            SlotState::Open(instance) => Some(instance),
+            SlotState::Elsewhere | SlotState::Refused { .. } | SlotState::Closing => None,
+        })
+    }
+
+    /// The controllers of `shard`, with their instances.
+    fn in_shard(&self, shard: ShardId) -> Vec<(ControllerName, Arc<Instance>)> {
+        self.slots
+            .iter()
+            .filter_map(|(name, slot)| match &slot.state {
+                SlotState::Open(instance) if instance.shard == shard => {
+                    Some((name.clone(), Arc::clone(instance)))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    async fn tell_load(&mut self) {
+        let mut loads: BTreeMap<ShardId, ShardLoad> = BTreeMap::new();
+        for instance in self.open_instances() {
+            let counts = self.context.dispatcher.counts(instance.flow);
+            let load = loads.entry(instance.shard).or_insert(ShardLoad {
+                shard: instance.shard,
+                cost_micros: 0,
+                queued: 0,
+                cached_bytes: 0,
+            });
+            load.cost_micros +=
+                self.context.dispatcher.take_cost(instance.flow) / LOAD_PERIOD.as_secs();
+            load.queued += u32::try_from(counts.depth).unwrap_or(u32::MAX);
+        }
+        let shards = loads.into_values().collect();
+        self.tell(ShardEvent::Load { shards }).await;
+    }
+
+    /// Writes the conditions of the controllers that this worker serves, where they changed.
+    fn write_reports(&mut self) {
+        for (name, slot) in &self.slots {
+            let Some(shard) = self.shard_of(&slot.uid) else {
+                continue;
+            };
+            let (Some(claim), Some(object)) = (self.tenures.acting(shard), self.catalog.get(name))
+            else {
+                continue;
+            };
+            match &slot.state {
+                SlotState::Refused { why, .. } => {
+                    self.reporter.refused(name, &object, claim, why);
+                }
+                SlotState::Open(instance) => self.reporter.open(name, &object, claim, instance),
+                SlotState::Elsewhere | SlotState::Closing => {}
+            }
+        }
+    }
+}
+
+/// Whether this version runs controllers of this kind.
+fn is_served(kind: ControllerKind) -> bool {
+    kind == ControllerKind::Composite
+}

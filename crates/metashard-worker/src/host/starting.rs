@@ -1,0 +1,164 @@
+//! Opening and starting instances.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metashard_api::{
+    id::ShardId,
+    names::{event, reason},
+    v1alpha1::composite::CompositeController,
+};
+use metashard_fleet::{message::Claim, worker::Freshness};
+use metashard_reconcile::{controller::Controller, object::Object};
+use tracing::{info, warn};
+
+use super::{Ended, Host, SlotState, is_served};
+use crate::{
+    catalog::ControllerName,
+    conditions::Part,
+    hooks::Hooks,
+    instance::{CacheAge, Instance},
+    shards::ShardEvent,
+};
+
+impl Host {
+    /// Fills the caches of a shard that may come here.
+    pub(super) fn warm(&mut self, shard: ShardId) {
+        self.tenures.warm(shard);
+        self.settle_all();
+        let instances = self.in_shard(shard);
+        self.tasks.spawn("warm", async move {
+            for (_, instance) in instances {
+                instance.listed_or_failing().await;
+            }
+            Ended::Warmed(shard)
+        });
+    }
+
+    /// Serves an ownership.
+    ///
+    /// It counts as fresh at once: each controller waits for its own caches before its first sync, so that one whose
+    /// kind is slow to list, or cannot be listed, holds up no other.
+    pub(super) async fn start(&mut self, claim: Claim, freshness: Freshness) {
+        if let Freshness::Released(last_written) = &freshness {
+            self.inherited.insert(claim, last_written.clone());
+        }
+        self.tenures.own(claim, freshness);
+        self.context.gate.open(claim);
+        self.settle_all();
+        self.tell(ShardEvent::Fresh { claim }).await;
+    }
+
+    /// Opens the caches of a controller, or says why it cannot run.
+    pub(super) fn open(&mut self, name: &ControllerName, object: &Arc<Object>, shard: ShardId) {
+        match self.compile(name, object) {
+            Ok((controller, hooks)) => {
+                let instance = Instance::open(controller, hooks, shard, &self.context);
+                self.set_state(name, SlotState::Open(instance));
+                self.freshen(name);
+            }
+            Err(why) => {
+                warn!(controller = %name.1, reason = why.reason, why = why.message, "controller refused");
+                let message = format!("Cannot create new controller: {}", why.message);
+                self.tell_controller(name, true, event::CREATE_ERROR, message);
+                let generation = object.generation();
+                self.set_state(name, SlotState::Refused { generation, why });
+            }
+        }
+    }
+
+    /// What was refused for a resource may run by now.
+    pub(super) fn reconsider_refused(&mut self) {
+        let names: Vec<_> = self.slots.keys().cloned().collect();
+        for name in names {
+            let Some(object) = self.catalog.get(&name) else {
+                continue;
+            };
+            let Some(SlotState::Refused { why, .. }) = self.slots.get(&name).map(|it| &it.state)
+            else {
+                continue;
+            };
+            if self.compile(&name, &object).err().as_ref() != Some(why) {
+                self.set_state(&name, SlotState::Elsewhere);
+            }
+        }
+    }
+
+    /// Whether the kinds that an open controller does not find are others by now.
+    pub(super) fn finds_other_kinds(&self, name: &ControllerName, instance: &Instance) -> bool {
+        let Some(object) = self.catalog.get(name) else {
+            return false;
+        };
+        self.compile(name, &object)
+            .is_ok_and(|(controller, _)| controller.missing != instance.controller.missing)
+    }
+
+    fn compile(&self, name: &ControllerName, object: &Object) -> Result<(Controller, Hooks), Part> {
+        if !is_served(name.0) {
+            return Err(Part::bad(
+                reason::NOT_SUPPORTED,
+                "DecoratorControllers are not served yet; use a CompositeController",
+            ));
+        }
+        let composite: CompositeController = serde_json::from_slice(object.bytes())
+            .map_err(|error| Part::bad(reason::UNREADABLE, error.to_string()))?;
+        let lookup =
+            |api_version: &str, plural: &str| self.context.discovery.lookup(api_version, plural);
+        let raw = Bytes::clone(object.bytes());
+        let controller = Controller::compile(&composite, &raw, &lookup)
+            .map_err(|error| Part::bad(error.reason(), error.to_string()))?;
+        if controller.paused {
+            return Err(Part::bad(reason::PAUSED, "spec.paused is set"));
+        }
+        let hooks = Hooks::new(&composite, &self.context)
+            .map_err(|error| Part::bad(reason::INVALID_SPEC, error.to_string()))?;
+        Ok((controller, hooks))
+    }
+
+    /// Starts a controller once its caches are as new as its ownership asks, unless it runs already.
+    pub(super) fn freshen(&mut self, name: &ControllerName) {
+        let Some(SlotState::Open(instance)) = self.slots.get(name).map(|slot| &slot.state) else {
+            return;
+        };
+        let Some((claim, freshness)) = self.tenures.owned(instance.shard) else {
+            return;
+        };
+        match instance.freshness_for(claim) {
+            CacheAge::Fresh => self.begin(name, claim),
+            CacheAge::Awaited => {}
+            CacheAge::Unknown => {
+                let (instance, freshness) = (Arc::clone(instance), freshness.clone());
+                let name = name.clone();
+                self.tasks.spawn("freshen", async move {
+                    instance.fresh(claim, &freshness).await;
+                    Ended::Fresh(name, claim)
+                });
+            }
+        }
+    }
+
+    /// The caches of a controller are fresh: it starts to work, if the ownership still holds.
+    pub(super) fn begin(&mut self, name: &ControllerName, claim: Claim) {
+        let Some(SlotState::Open(instance)) = self.slots.get(name).map(|slot| &slot.state) else {
+            return;
+        };
+        if self.tenures.acting(instance.shard) != Some(claim) || instance.is_running() {
+            return;
+        }
+        // Whoever follows us needs to have seen what we have seen, also of kinds that we never write.
+        let seen = self.inherited.entry(claim).or_default();
+        for written in instance.reached() {
+            if !seen.iter().any(|it| it.resource == written.resource) {
+                seen.push(written);
+            }
+        }
+        info!(controller = %name.1, shard = %claim.shard, epoch = %claim.epoch, "controller started");
+        instance.begin(claim);
+        self.tell_controller(
+            name,
+            false,
+            event::STARTED,
+            format!("Started controller: {}", name.1),
+        );
+    }
+}

@@ -1,0 +1,396 @@
+//! One controller as this worker runs it: its caches, its flow of keys, and what it remembers of each parent.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::future::join_all;
+use metashard_api::id::ShardId;
+use metashard_fleet::{
+    message::{Claim, LastWritten},
+    queue::{FlowId, Outcome, Popped},
+    time::MonoTime,
+    worker::Freshness,
+};
+use metashard_kube::{
+    events,
+    identity::Identity,
+    informer::{View, ViewKey, ViewState},
+};
+use metashard_reconcile::{controller::Controller, memory::Memory, object::Object, sync::Event};
+use metashard_runtime::task;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    conditions::Part,
+    context::Context,
+    feedback::Feedback,
+    hooks::Hooks,
+    key::ParentKey,
+    reconcile,
+    triggers::{ChildEvents, ParentEvents},
+};
+
+/// One controller that runs here, or is kept warm.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) controller: Arc<Controller>,
+    pub(crate) shard: ShardId,
+    pub(crate) identity: Identity,
+    pub(crate) flow: FlowId,
+    pub(crate) hooks: Hooks,
+    pub(crate) parents: Arc<View>,
+    /// One for each child rule, in the order of the controller's rules.
+    pub(crate) children: Vec<View>,
+    pub(crate) feedback: Mutex<Feedback>,
+    pub(crate) context: Arc<Context>,
+    /// How the last hook call went.
+    pub(crate) hook_health: watch::Sender<Part>,
+    parents_seen: Mutex<BTreeMap<ParentKey, ParentState>>,
+    turn: Mutex<Option<Turn>>,
+    /// The newest ownership that the caches were made fresh for, and whether they are.
+    fresh_for: Mutex<Option<(Claim, bool)>>,
+}
+
+/// Whether caches are as new as an ownership asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CacheAge {
+    /// Nobody waits for it yet. Whoever is told so does from now on.
+    Unknown,
+    /// It is waited for.
+    Awaited,
+    /// They are.
+    Fresh,
+}
+
+/// The right to run syncs of one ownership, until it is cancelled.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    pub(crate) claim: Claim,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// What is remembered of one parent between its syncs. Losing it costs a sync that looks at everything.
+#[derive(Debug, Default)]
+pub(crate) struct ParentState {
+    /// The sync machine's own memory.
+    pub(crate) memory: Memory,
+    /// Our own writes that the caches may not show yet.
+    pub(crate) awaited: Vec<Awaited>,
+    /// What the last sync that called the hook saw and got.
+    pub(crate) last: Option<LastSync>,
+    /// The next sync calls the hook whatever changed: a timer asked for it, or the last one failed.
+    pub(crate) forced: bool,
+    /// When the hook asked to be called again.
+    pub(crate) due: Option<MonoTime>,
+}
+
+/// A write of our own that a cache may not show yet.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    pub(crate) cache: Cache,
+    pub(crate) resource_version: Box<str>,
+}
+
+/// One of the caches of a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// Of the parents.
+    Parents,
+    /// Of the child rule of this index.
+    Children(usize),
+}
+
+/// What the last sync that called the hook saw and got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LastSync {
+    /// The resourceVersion that our own status write gave the parent, if there was one.
+    pub(crate) status_written: Option<Box<str>>,
+    /// Of the children that the hook was shown.
+    pub(crate) children: u64,
+    /// Of the answer.
+    pub(crate) answer: u64,
+}
+
+impl Instance {
+    /// Opens the caches of `controller` and starts to collect keys, in a flow that is held.
+    pub(crate) fn open(
+        controller: Controller,
+        hooks: Hooks,
+        shard: ShardId,
+        context: &Arc<Context>,
+    ) -> Arc<Self> {
+        let controller = Arc::new(controller);
+        let identity = Identity::process();
+        let flow = context
+            .dispatcher
+            .add_flow(&context.tenant, context.config.workers);
+        let parents = Arc::new(open_parents(&controller, &identity, flow, context));
+        let children = open_children(&controller, &identity, flow, &parents, context);
+        let instance = Arc::new(Self {
+            controller,
+            shard,
+            identity,
+            flow,
+            hooks,
+            parents,
+            children,
+            feedback: Mutex::default(),
+            hook_health: watch::Sender::new(Part::unknown(
+                metashard_api::names::reason::NOT_CALLED,
+                "no hook has been called yet",
+            )),
+            parents_seen: Mutex::default(),
+            turn: Mutex::default(),
+            fresh_for: Mutex::default(),
+            context: Arc::clone(context),
+        });
+        context.dispatcher.serve(flow, Arc::clone(&instance));
+        instance
+    }
+
+    /// Runs one sync of a key that the queue handed out.
+    pub(crate) async fn sync(&self, popped: &Popped<ParentKey>) -> Outcome {
+        let Some(turn) = self.turn.lock().clone() else {
+            return Outcome::Interrupted;
+        };
+        tokio::select! {
+            biased;
+            () = turn.cancel.cancelled() => Outcome::Interrupted,
+            outcome = reconcile::sync(self, &turn, popped) => outcome,
+        }
+    }
+
+    /// Starts to run syncs under `claim`.
+    pub(crate) fn begin(self: &Arc<Self>, claim: Claim) {
+        let cancel = CancellationToken::new();
+        task::spawn("resync", Arc::clone(self).resync(cancel.clone()));
+        *self.turn.lock() = Some(Turn { claim, cancel });
+        self.context.dispatcher.release(self.flow);
+    }
+
+    /// Syncs every parent again and again, at the controller's own period or at the general one, until `cancel`.
+    async fn resync(self: Arc<Self>, cancel: CancellationToken) {
+        let general = self.context.config.flush_interval;
+        let period = self
+            .controller
+            .resync_period
+            .unwrap_or(general)
+            .min(general);
+        let mut next = self.context.clock.now().mono;
+        loop {
+            next = next + period;
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = self.context.clock.sleep_until(next) => self.force_all(),
+            }
+        }
+    }
+
+    /// Takes no new keys; what runs goes on.
+    pub(crate) fn hold(&self) {
+        self.context.dispatcher.hold(self.flow);
+    }
+
+    /// Takes no new keys and cancels what runs; the keys are queued again.
+    pub(crate) fn cancel(&self) {
+        self.hold();
+        if let Some(turn) = self.turn.lock().take() {
+            turn.cancel.cancel();
+        }
+    }
+
+    /// Whether it runs syncs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.turn.lock().is_some()
+    }
+
+    /// Removes the flow, and with it what keeps this instance alive.
+    pub(crate) fn close(&self) {
+        self.cancel();
+        self.context.dispatcher.remove(self.flow);
+    }
+
+    /// All caches, the parents' first.
+    pub(crate) fn views(&self) -> impl Iterator<Item = &View> {
+        std::iter::once(&*self.parents).chain(&self.children)
+    }
+
+    /// One cache; `None` if there is no such child rule.
+    pub(crate) fn view(&self, cache: Cache) -> Option<&View> {
+        match cache {
+            Cache::Parents => Some(&self.parents),
+            Cache::Children(rule) => self.children.get(rule),
+        }
+    }
+
+    /// Returns once each cache has been listed.
+    pub(crate) async fn synced(&self) {
+        for view in self.views() {
+            view.synced().await;
+        }
+    }
+
+    /// Returns once each cache has been listed, or cannot be at the moment.
+    pub(crate) async fn listed_or_failing(&self) {
+        for view in self.views() {
+            let mut state = view.state();
+            let told = state
+                .wait_for(|state| !matches!(state, ViewState::Opening))
+                .await;
+            drop(told);
+        }
+    }
+
+    /// Whether the caches are as new as `claim` asks. `Unknown` makes the caller the one who calls [`Self::fresh`].
+    pub(crate) fn freshness_for(&self, claim: Claim) -> CacheAge {
+        let mut fresh_for = self.fresh_for.lock();
+        match *fresh_for {
+            Some((it, true)) if it == claim => CacheAge::Fresh,
+            Some((it, false)) if it == claim => CacheAge::Awaited,
+            _ => {
+                *fresh_for = Some((claim, false));
+                CacheAge::Unknown
+            }
+        }
+    }
+
+    /// Returns once the caches are as new as `freshness` asks for `claim`.
+    pub(crate) async fn fresh(&self, claim: Claim, freshness: &Freshness) {
+        self.synced().await;
+        match freshness {
+            Freshness::Kept => {}
+            Freshness::Crash => {
+                join_all(self.views().map(View::refresh)).await;
+            }
+            Freshness::Released(last_written) => {
+                join_all(self.views().map(|view| reach(view, last_written))).await;
+            }
+        }
+        let mut fresh_for = self.fresh_for.lock();
+        if *fresh_for == Some((claim, false)) {
+            *fresh_for = Some((claim, true));
+        }
+    }
+
+    /// How far each cache has come.
+    pub(crate) fn reached(&self) -> Vec<LastWritten> {
+        self.views()
+            .filter_map(|view| {
+                Some(LastWritten {
+                    resource: view.key().resource().to_string(),
+                    resource_version: view.reached_version()?.into(),
+                })
+            })
+            .collect()
+    }
+
+    /// How each cache stands.
+    pub(crate) fn watch_states(&self) -> Vec<ViewState> {
+        self.views()
+            .map(|view| view.state().borrow().clone())
+            .collect()
+    }
+
+    /// Takes in how a hook call went.
+    pub(crate) fn set_hook_health(&self, health: Part) {
+        self.hook_health.send_if_modified(|current| {
+            let changed = *current != health;
+            *current = health;
+            changed
+        });
+    }
+
+    /// Takes what is remembered of a parent. Put it back with [`Self::remember`].
+    pub(crate) fn recall(&self, key: &ParentKey) -> ParentState {
+        self.parents_seen.lock().remove(key).unwrap_or_default()
+    }
+
+    /// Keeps what is remembered of a parent. A wish for a forced sync that came meanwhile stays.
+    pub(crate) fn remember(&self, key: &ParentKey, mut state: ParentState) {
+        let mut seen = self.parents_seen.lock();
+        if let Some(meanwhile) = seen.get(key) {
+            state.forced |= meanwhile.forced;
+        }
+        seen.insert(key.clone(), state);
+    }
+
+    /// Syncs every parent, whatever changed.
+    pub(crate) fn force_all(&self) {
+        let keys: Vec<_> = self
+            .parents
+            .list()
+            .iter()
+            .map(|parent| ParentKey::of(parent))
+            .collect();
+        {
+            let mut seen = self.parents_seen.lock();
+            for key in &keys {
+                seen.entry(key.clone()).or_default().forced = true;
+            }
+        }
+        self.context.dispatcher.push_all(self.flow, keys);
+    }
+
+    /// Records an event on a parent.
+    pub(crate) fn tell(&self, parent: &Object, event: &Event) {
+        let event = events::Event {
+            is_warning: event.is_warning,
+            reason: event.reason.clone(),
+            message: event.message.clone(),
+        };
+        let about = Arc::new(events::About::object(parent));
+        self.context.recorder.record(&about, &event);
+    }
+}
+
+async fn reach(view: &View, last_written: &[LastWritten]) {
+    let resource = view.key().resource().to_string();
+    match last_written.iter().find(|it| it.resource == resource) {
+        Some(written) => view.reach(&written.resource_version).await,
+        // Not known for this kind: as after a crash.
+        None => view.refresh().await,
+    }
+}
+
+fn open_parents(
+    controller: &Arc<Controller>,
+    identity: &Identity,
+    flow: FlowId,
+    context: &Arc<Context>,
+) -> View {
+    let mut key = ViewKey::new(identity.clone(), Arc::clone(&controller.parent));
+    // A parent that is no longer selected still has to be finalized, and its cache must show it until then.
+    if let (None, Some(query)) = (&controller.finalize, controller.selector.to_query()) {
+        key = key.selecting(query);
+    }
+    let subscriber = ParentEvents {
+        controller: Arc::clone(controller),
+        dispatcher: Arc::clone(&context.dispatcher),
+        flow,
+    };
+    context.informers.open(key, Some(Arc::new(subscriber)))
+}
+
+fn open_children(
+    controller: &Arc<Controller>,
+    identity: &Identity,
+    flow: FlowId,
+    parents: &Arc<View>,
+    context: &Arc<Context>,
+) -> Vec<View> {
+    controller
+        .children
+        .iter()
+        .map(|rule| {
+            let key = ViewKey::new(identity.clone(), Arc::clone(&rule.resource));
+            let subscriber = ChildEvents {
+                controller: Arc::clone(controller),
+                parents: Arc::clone(parents),
+                dispatcher: Arc::clone(&context.dispatcher),
+                flow,
+            };
+            context.informers.open(key, Some(Arc::new(subscriber)))
+        })
+        .collect()
+}

@@ -1,0 +1,333 @@
+//! Drives one `SyncMachine`: carries out each step and feeds the result back. Decides nothing about objects.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::future::join_all;
+use metashard_api::names::reason;
+use metashard_fleet::{
+    queue::{Outcome as Again, Popped},
+    worker::Authority,
+};
+use metashard_reconcile::{
+    object::Object,
+    requeue::Requeue,
+    sync::{Candidates, Fed, HookCall, HookResult, Outcome, Step, SyncInput, SyncMachine, Verdict},
+    write::{Write, WriteError, WriteResult},
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    conditions::Part,
+    instance::{Awaited, Cache, Instance, LastSync, ParentState, Turn},
+    key::ParentKey,
+};
+
+/// Writes of one step that are under way at once: enough to hide the round trip, few enough for the API server.
+const CONCURRENT_WRITES: usize = 16;
+
+/// How soon a key is looked at again that was taken while this worker may not begin work.
+const NOT_NOW: Duration = Duration::from_millis(20);
+
+/// One pass over the parent of a key that the queue handed out.
+pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<ParentKey>) -> Again {
+    let context = &instance.context;
+    let began = context.clock.now();
+    if !context.standing.load().may_begin(turn.claim, began) {
+        return Again::RetryAfter(NOT_NOW);
+    }
+    let key = &popped.key;
+    let mut state = instance.recall(key);
+    catch_up(instance, std::mem::take(&mut state.awaited)).await;
+    let (namespace, name) = key.parts();
+    let Some(parent) = instance.parents.get(namespace, name) else {
+        return Again::Await;
+    };
+
+    let candidates = candidates(instance, &parent);
+    let mut pass = Pass {
+        instance,
+        turn,
+        children: signature(&candidates),
+        answer: None,
+    };
+    let due = state.due.is_some_and(|due| due <= began.mono);
+    let echo = !state.forced && !due && pass.is_echo(&state, &parent);
+    if echo && instance.feedback.lock().spare() {
+        instance.remember(key, state);
+        context.metrics.spared(instance);
+        return Again::Await;
+    }
+
+    let machine = SyncMachine::new(SyncInput {
+        controller: Arc::clone(&instance.controller),
+        parent: Arc::clone(&parent),
+        candidates,
+        memory: state.memory,
+    });
+    let outcome = pass.run(machine, &parent).await;
+    if let (true, Some(answer), Some(last)) = (echo, pass.answer, &state.last) {
+        instance.feedback.lock().probed(answer == last.answer);
+    }
+    let seconds = context.clock.now().mono.since(began.mono).as_secs_f64();
+    context.metrics.synced(instance, &outcome, seconds);
+    pass.finish(key, &parent, outcome)
+}
+
+/// What the cache has of the children of `parent`, by child rule.
+fn candidates(instance: &Instance, parent: &Object) -> Vec<Candidates> {
+    let namespace = parent.namespace();
+    instance
+        .children
+        .iter()
+        .map(|view| {
+            // Before the objects: they are then at least this new.
+            let reached = view.reached_version();
+            let mut objects = view.owned_by(parent.uid());
+            objects.extend(view.ownerless(namespace));
+            Candidates { objects, reached }
+        })
+        .collect()
+}
+
+/// Waits until the caches show our own writes.
+async fn catch_up(instance: &Instance, awaited: Vec<Awaited>) {
+    for write in awaited {
+        if let Some(view) = instance.view(write.cache) {
+            view.reach(&write.resource_version).await;
+        }
+    }
+}
+
+/// Two equal signatures: the same children in the same versions.
+fn signature(candidates: &[Candidates]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for rule in candidates {
+        rule.objects.len().hash(&mut hasher);
+        for object in &rule.objects {
+            object.uid().hash(&mut hasher);
+            object.resource_version().hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// One pass under way.
+struct Pass<'a> {
+    instance: &'a Instance,
+    turn: &'a Turn,
+    children: u64,
+    /// Hash of the hook's answer.
+    answer: Option<u64>,
+}
+
+impl Pass<'_> {
+    /// Whether nothing has changed since the last call of the hook but the status that it made us write.
+    fn is_echo(&self, state: &ParentState, parent: &Object) -> bool {
+        state.last.as_ref().is_some_and(|last| {
+            last.children == self.children
+                && last.status_written.as_deref() == Some(parent.resource_version())
+        })
+    }
+
+    async fn run(&mut self, mut machine: SyncMachine, parent: &Object) -> Outcome {
+        loop {
+            let fed = match machine.next() {
+                Step::Write(writes) => Fed::Written(self.write_all(&writes).await),
+                Step::ReadParent => Fed::Parent(self.read_parent(parent).await),
+                Step::CallHook(call) => Fed::Hook(self.call_hook(call).await),
+                Step::Done(outcome) => return *outcome,
+            };
+            machine.feed(fed);
+        }
+    }
+
+    fn authority(&self) -> Option<Authority> {
+        let context = &self.instance.context;
+        let claim = self.turn.claim;
+        context
+            .standing
+            .load()
+            .authority(claim.shard, context.clock.now())
+            .filter(|authority| authority.claim() == claim)
+    }
+
+    async fn write_all(&self, writes: &[Write]) -> Vec<WriteResult> {
+        let mut results = Vec::with_capacity(writes.len());
+        for batch in writes.chunks(CONCURRENT_WRITES) {
+            let sent: Vec<_> = batch.iter().map(|write| self.write(write)).collect();
+            results.extend(join_all(sent).await);
+        }
+        results
+    }
+
+    async fn write(&self, write: &Write) -> WriteResult {
+        let authority = self.authority().ok_or(WriteError::NoAuthority)?;
+        let gate = &self.instance.context.gate;
+        let result = gate.write(&self.instance.identity, &authority, write).await;
+        match &result {
+            Ok(_) => debug!(%write, why = %write.why, "written"),
+            Err(error) => debug!(%write, %error, "not written"),
+        }
+        result
+    }
+
+    async fn read_parent(&self, parent: &Object) -> Result<Option<Arc<Object>>, WriteError> {
+        let instance = self.instance;
+        let resource = &instance.controller.parent;
+        let (namespace, name) = (parent.namespace(), parent.name());
+        let clients = &instance.context.clients;
+        clients
+            .read(&instance.identity, resource, namespace, name)
+            .await
+            .map_err(|error| WriteError::Unavailable(metashard_runtime::log::chain(&error)))
+    }
+
+    /// Calls the hook; an answer that comes without authority is dropped.
+    async fn call_hook(&mut self, call: HookCall) -> HookResult {
+        let Some(authority) = self.authority() else {
+            return HookResult::NoAuthority;
+        };
+        let result = self.instance.hooks.call(call, &authority).await;
+        if self.authority().is_none() {
+            return HookResult::NoAuthority;
+        }
+        if let HookResult::Answer(body) = &result {
+            let mut hasher = DefaultHasher::new();
+            body.hash(&mut hasher);
+            self.answer = Some(hasher.finish());
+        }
+        result
+    }
+
+    /// Reports what came of the pass, remembers what the next one needs, and says when that is.
+    fn finish(&self, key: &ParentKey, parent: &Object, outcome: Outcome) -> Again {
+        self.report(key, parent, &outcome);
+        if matches!(outcome.verdict, Verdict::Gone | Verdict::Unselected) {
+            return Again::Await;
+        }
+        let now = self.instance.context.clock.now().mono;
+        let due = match outcome.requeue {
+            Requeue::After(delay) => Some(now + delay),
+            Requeue::Await | Requeue::Soon | Requeue::Backoff => None,
+        };
+        let last = self.answer.map(|answer| LastSync {
+            status_written: self.status_written(&outcome),
+            children: self.children,
+            answer,
+        });
+        let state = ParentState {
+            awaited: self.awaited(&outcome),
+            memory: outcome.memory,
+            last,
+            // What was not done is not an echo of anything.
+            forced: matches!(outcome.requeue, Requeue::Soon | Requeue::Backoff),
+            due,
+        };
+        self.instance.remember(key, state);
+        match (outcome.verdict, outcome.requeue) {
+            (Verdict::NoAuthority, _) => Again::RetryAfter(NOT_NOW),
+            (Verdict::Throttled, Requeue::After(delay)) => Again::RetryAfter(delay),
+            (_, Requeue::After(delay)) => {
+                let dispatcher = &self.instance.context.dispatcher;
+                dispatcher.push_after(self.instance.flow, key.clone(), delay);
+                Again::Await
+            }
+            (_, Requeue::Await) => Again::Await,
+            (_, Requeue::Soon | Requeue::Backoff) => Again::Backoff,
+        }
+    }
+
+    /// The parent's resourceVersion after our own last write to it.
+    fn status_written(&self, outcome: &Outcome) -> Option<Box<str>> {
+        outcome
+            .written
+            .iter()
+            .rev()
+            .find(|object| self.cache_of(object) == Some(Cache::Parents))
+            .map(|object| object.resource_version().into())
+    }
+
+    /// The newest write of each cache: once a cache shows that one, it shows them all.
+    fn awaited(&self, outcome: &Outcome) -> Vec<Awaited> {
+        let mut newest: Vec<(Cache, &Object)> = Vec::new();
+        for object in &outcome.written {
+            let Some(cache) = self.cache_of(object) else {
+                continue;
+            };
+            match newest.iter_mut().find(|(it, _)| *it == cache) {
+                Some((_, newer)) if is_newer(object, newer) => *newer = object,
+                Some(_) => {}
+                None => newest.push((cache, object)),
+            }
+        }
+        newest
+            .into_iter()
+            .map(|(cache, object)| Awaited {
+                cache,
+                resource_version: object.resource_version().into(),
+            })
+            .collect()
+    }
+
+    /// The cache that shows `object`.
+    fn cache_of(&self, object: &Object) -> Option<Cache> {
+        let controller = &self.instance.controller;
+        let is_of = |resource: &metashard_api::resource::Resource| {
+            resource.kind == object.kind() && resource.api_version() == object.api_version()
+        };
+        if is_of(&controller.parent) {
+            return Some(Cache::Parents);
+        }
+        controller
+            .children
+            .iter()
+            .position(|rule| is_of(&rule.resource))
+            .map(Cache::Children)
+    }
+
+    fn report(&self, key: &ParentKey, parent: &Object, outcome: &Outcome) {
+        let instance = self.instance;
+        let controller = &instance.controller.name;
+        let counts = outcome.counts;
+        match &outcome.verdict {
+            Verdict::HookFailed(why) => {
+                warn!(%controller, %key, why, "hook failed");
+                instance.set_hook_health(Part::bad(reason::CALL_FAILED, why.clone()));
+            }
+            Verdict::AnswerRefused(why) => {
+                warn!(%controller, %key, why, "answer refused");
+                instance.set_hook_health(Part::bad(reason::ANSWER_REFUSED, why.clone()));
+            }
+            Verdict::Failed(why) | Verdict::Held(why) => {
+                warn!(%controller, %key, why, verdict = outcome.verdict.as_str(), "sync failed");
+            }
+            verdict => {
+                if self.answer.is_some() {
+                    instance.set_hook_health(Part::good(
+                        reason::ANSWERED,
+                        "the last call was answered",
+                    ));
+                }
+                if counts.total() > 0 {
+                    info!(%controller, %key, verdict = verdict.as_str(), writes = counts.total(), "synced");
+                } else {
+                    debug!(%controller, %key, verdict = verdict.as_str(), "synced");
+                }
+            }
+        }
+        for event in &outcome.events {
+            instance.tell(parent, event);
+        }
+    }
+}
+
+fn is_newer(object: &Object, than: &Object) -> bool {
+    metashard_reconcile::object::compare_versions(
+        object.resource_version(),
+        than.resource_version(),
+    ) == Some(std::cmp::Ordering::Greater)
+}

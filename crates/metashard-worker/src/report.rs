@@ -1,0 +1,253 @@
+//! Writes what is known of a controller into its status, and tells people of it by events.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use metashard_api::{names::reason, validate::Finding};
+use metashard_fleet::message::Claim;
+use metashard_kube::{
+    events,
+    identity::Identity,
+    informer::{TroubleKind, ViewState},
+    status,
+};
+use metashard_reconcile::object::Object;
+use metashard_runtime::task;
+use parking_lot::Mutex;
+use tracing::debug;
+
+use crate::{
+    catalog::{self, ControllerName},
+    conditions::{Health, Part, Place},
+    context::Context,
+    instance::Instance,
+};
+
+/// What was written last of each controller, and what is to be looked at again.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    context: Arc<Context>,
+    told: Arc<Mutex<Told>>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    /// What each controller's status says, as far as we wrote it.
+    written: BTreeMap<ControllerName, Report>,
+    /// Controllers whose write is under way.
+    writing: BTreeSet<ControllerName>,
+    /// Controllers whose CRD drops the status: nothing is written for them again.
+    pruned: BTreeSet<ControllerName>,
+}
+
+/// What a status is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Report {
+    health: Health,
+    place: Place,
+    generation: i64,
+}
+
+impl Reporter {
+    /// Has told nothing yet.
+    pub(crate) fn new(context: Arc<Context>) -> Self {
+        Self {
+            context,
+            told: Arc::default(),
+        }
+    }
+
+    /// The controller is gone.
+    pub(crate) fn forget(&mut self, name: &ControllerName) {
+        let mut told = self.told.lock();
+        told.written.remove(name);
+        told.pruned.remove(name);
+    }
+
+    /// Another may have written this controller's status meanwhile: look at it again.
+    pub(crate) fn mark(&mut self, name: &ControllerName) {
+        self.told.lock().written.remove(name);
+    }
+
+    /// Records an event on a controller.
+    pub(crate) fn tell(
+        &self,
+        controller: &Object,
+        is_warning: bool,
+        reason: &'static str,
+        message: String,
+    ) {
+        let event = events::Event {
+            is_warning,
+            reason: reason.into(),
+            message,
+        };
+        let about = Arc::new(events::About::object(controller));
+        self.context.recorder.record(&about, &event);
+    }
+
+    /// Reports a controller that cannot run.
+    pub(crate) fn refused(
+        &self,
+        name: &ControllerName,
+        object: &Arc<Object>,
+        claim: Claim,
+        why: &Part,
+    ) {
+        let not_opened = Part::unknown(reason::SYNCING, "the controller does not run");
+        let health = Health {
+            accepted: why.clone(),
+            watches: not_opened,
+            hooks: Part::unknown(reason::NOT_CALLED, "the controller does not run"),
+        };
+        self.report(name, object, claim, health);
+    }
+
+    /// Reports a controller that runs or waits for its caches.
+    pub(crate) fn open(
+        &self,
+        name: &ControllerName,
+        object: &Arc<Object>,
+        claim: Claim,
+        instance: &Instance,
+    ) {
+        let health = Health {
+            accepted: Part::good(reason::VALID, "the spec is valid"),
+            watches: watches(&instance.controller.missing, &instance.watch_states()),
+            hooks: instance.hook_health.borrow().clone(),
+        };
+        self.report(name, object, claim, health);
+    }
+
+    fn report(&self, name: &ControllerName, object: &Arc<Object>, claim: Claim, health: Health) {
+        let report = Report {
+            health,
+            place: Place {
+                shard: claim.shard,
+                replica: self.context.config.replica.clone(),
+                epoch: claim.epoch,
+            },
+            generation: object.generation(),
+        };
+        {
+            let mut told = self.told.lock();
+            if told.written.get(name) == Some(&report)
+                || told.pruned.contains(name)
+                || !told.writing.insert(name.clone())
+            {
+                return;
+            }
+        }
+        let (context, told) = (Arc::clone(&self.context), Arc::clone(&self.told));
+        let (name, object) = (name.clone(), Arc::clone(object));
+        task::spawn("report", async move {
+            let written = write(&context, &name, &object, &report).await;
+            let mut told = told.lock();
+            told.writing.remove(&name);
+            match written {
+                Written::Kept => {
+                    told.written.insert(name, report);
+                }
+                Written::Pruned => {
+                    debug!(controller = %name.1, "the CRD drops the controller's status; it is not written again");
+                    told.pruned.insert(name);
+                }
+                Written::NotNow => {}
+            }
+        });
+    }
+}
+
+enum Written {
+    Kept,
+    Pruned,
+    /// To be tried again with what is newer by then.
+    NotNow,
+}
+
+async fn write(
+    context: &Context,
+    name: &ControllerName,
+    object: &Object,
+    report: &Report,
+) -> Written {
+    let resource = Arc::new(catalog::resource(name.0));
+    let known = report.health.known(&report.place);
+    let Place { shard, replica, .. } = &report.place;
+    let served_by = (Some(shard.0), Some(replica.as_str()));
+    let Some(write) = status::write(&resource, object, &known, served_by, context.clock.wall())
+    else {
+        return Written::Kept;
+    };
+    let now = context.clock.now();
+    let Some(authority) = context.standing.load().authority(*shard, now) else {
+        return Written::NotNow;
+    };
+    match context
+        .gate
+        .write(&Identity::process(), &authority, &write)
+        .await
+    {
+        Ok(Some(after)) if after.status().is_none_or(|status| status == b"{}") => Written::Pruned,
+        Ok(_) => Written::Kept,
+        Err(_) => Written::NotNow,
+    }
+}
+
+/// The caches' part of a controller's health: the first trouble, else whether all have been listed.
+fn watches(missing: &[Finding], states: &[ViewState]) -> Part {
+    if let Some(finding) = missing.first() {
+        return Part::bad(reason::RESOURCE_NOT_FOUND, finding.to_string());
+    }
+    let trouble = states.iter().find_map(|state| match state {
+        ViewState::Failing(trouble) => Some(trouble),
+        ViewState::Opening | ViewState::Live => None,
+    });
+    if let Some(trouble) = trouble {
+        let reason = match trouble.kind {
+            TroubleKind::Missing => reason::RESOURCE_NOT_FOUND,
+            TroubleKind::Forbidden => reason::FORBIDDEN,
+            TroubleKind::Unavailable | TroubleKind::Refused => reason::UNAVAILABLE,
+        };
+        return Part::bad(reason, trouble.message.to_string());
+    }
+    if states.iter().all(|state| matches!(state, ViewState::Live)) {
+        Part::good(reason::SYNCED, "parents and children are watched")
+    } else {
+        Part::unknown(reason::SYNCING, "the first lists have not come in yet")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_cache_in_trouble_is_what_people_are_told_of() {
+        use metashard_kube::informer::Trouble;
+        let trouble = Trouble {
+            kind: TroubleKind::Forbidden,
+            message: "may not watch v1/secrets".into(),
+            synced: true,
+        };
+
+        let part = watches(
+            &[],
+            &[
+                ViewState::Live,
+                ViewState::Failing(trouble),
+                ViewState::Opening,
+            ],
+        );
+
+        assert_eq!(part.holds, Some(false));
+        assert_eq!(part.message, "may not watch v1/secrets");
+        assert_eq!(
+            watches(&[], &[ViewState::Live, ViewState::Opening]).holds,
+            None
+        );
+        assert_eq!(watches(&[], &[ViewState::Live]).holds, Some(true));
+    }
+}

@@ -1,0 +1,123 @@
+//! Which events of parents and children start a sync, and of which parent.
+//!
+//! The rules are Metacontroller's, and those about one object are the compiled controller's own; here keys are pushed.
+
+use std::sync::Arc;
+
+use metashard_api::names;
+use metashard_fleet::queue::FlowId;
+use metashard_kube::informer::{Event, Subscriber, View};
+use metashard_reconcile::{controller::Controller, object::Object};
+
+use crate::{dispatch::Dispatcher, key::ParentKey};
+
+/// The parents that may adopt an ownerless `child`, among those of the cache.
+///
+/// With a generated selector only the parent that the label names; else those in its namespace, whose own selectors are
+/// looked at by the sync.
+fn possible_parents(child: &Object, controller: &Controller, parents: &View) -> Vec<ParentKey> {
+    if child.is_deleting() || child.labels().next().is_none() {
+        return Vec::new();
+    }
+    let named = child.label(names::LABEL_CONTROLLER_UID);
+    if controller.generate_selector && named.is_none() {
+        return Vec::new();
+    }
+    parents
+        .list()
+        .iter()
+        .filter(|parent| {
+            parent
+                .namespace()
+                .is_none_or(|it| child.namespace() == Some(it))
+                && (!controller.generate_selector || named == Some(parent.uid()))
+        })
+        .map(|parent| ParentKey::of(parent))
+        .collect()
+}
+
+/// Pushes the keys of parents that changed.
+pub(crate) struct ParentEvents {
+    /// The controller that they are parents of.
+    pub(crate) controller: Arc<Controller>,
+    /// Where its keys go.
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    /// Its flow.
+    pub(crate) flow: FlowId,
+}
+
+impl Subscriber for ParentEvents {
+    fn on_event(&self, event: Event) {
+        let parent = match event {
+            Event::Applied { old, new } => {
+                if old.is_some_and(|old| self.controller.ignores_update(&old, &new)) {
+                    return;
+                }
+                new
+            }
+            Event::Deleted { old } => old,
+            Event::Synced => return,
+        };
+        self.dispatcher.push(self.flow, ParentKey::of(&parent));
+    }
+}
+
+/// Pushes the keys of parents whose children changed.
+pub(crate) struct ChildEvents {
+    /// The controller that they are children of.
+    pub(crate) controller: Arc<Controller>,
+    /// The cache of parents.
+    pub(crate) parents: Arc<View>,
+    /// Where its keys go.
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    /// Its flow.
+    pub(crate) flow: FlowId,
+}
+
+impl ChildEvents {
+    /// The key of the child's controlling parent, if the cache has that very parent.
+    fn controlling_parent(&self, child: &Object) -> Option<ParentKey> {
+        let owner = self.controller.parent_of(child)?;
+        let namespace = child
+            .namespace()
+            .filter(|_| self.controller.parent.namespaced);
+        let parent = self.parents.get(namespace, owner.name)?;
+        (owner.uid == parent.uid()).then(|| ParentKey::of(&parent))
+    }
+
+    fn push(&self, child: &Object) {
+        if child.controller_owner().is_some() {
+            if let Some(key) = self.controlling_parent(child) {
+                self.dispatcher.push(self.flow, key);
+            }
+        } else {
+            let keys = possible_parents(child, &self.controller, &self.parents);
+            self.dispatcher.push_all(self.flow, keys);
+        }
+    }
+}
+
+impl Subscriber for ChildEvents {
+    fn on_event(&self, event: Event) {
+        match event {
+            Event::Applied { old, new } => {
+                // A child that was given away concerns the parent that had it.
+                if let Some(old) = old.filter(|old| changed_hands(old, &new)) {
+                    self.push(&old);
+                }
+                self.push(&new);
+            }
+            Event::Deleted { old } => {
+                if let Some(key) = self.controlling_parent(&old) {
+                    self.dispatcher.push(self.flow, key);
+                }
+            }
+            Event::Synced => {}
+        }
+    }
+}
+
+fn changed_hands(old: &Object, new: &Object) -> bool {
+    let uid = |object: &Object| object.controller_owner().map(|owner| owner.uid.to_owned());
+    uid(old).is_some() && uid(old) != uid(new)
+}
