@@ -1,0 +1,39 @@
+//! Flags of this service.
+
+use clap::Args;
+
+use crate::{
+    address::{Address, ParseError},
+    service::Config,
+};
+
+/// Flags of this service.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Address of /metrics; 0: none.
+    #[arg(long, value_name = "ADDRESS", default_value = ":9999")]
+    pub metrics_address: String,
+    /// Address of /healthz, /livez and /readyz; 0: none.
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    pub health_probe_bind_address: String,
+}
+
+impl Options {
+    /// Checks the flags.
+    ///
+    /// # Errors
+    ///
+    /// Where one of them is no address; the flag's name comes with it.
+    pub fn check(&self) -> Result<Config, (&'static str, ParseError)> {
+        let Self {
+            metrics_address,
+            health_probe_bind_address,
+        } = self;
+        Ok(Config {
+            metrics: Address::parse_optional(metrics_address)
+                .map_err(|error| ("metrics-address", error))?,
+            health: Address::parse_optional(health_probe_bind_address)
+                .map_err(|error| ("health-probe-bind-address", error))?,
+        })
+    }
+}

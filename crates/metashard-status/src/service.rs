@@ -1,0 +1,125 @@
+//! The listeners and what runs on them.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use axum::{Router, serve::ListenerExt};
+use metashard_runtime::{shutdown::Token, task::Tasks};
+use prometheus::Registry;
+use tokio::net::TcpListener;
+
+use crate::{
+    address::{Address, BindError},
+    check::Check,
+    health, metrics,
+};
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// For `/metrics`; `None`: not at all.
+    pub metrics: Option<Address>,
+    /// For `/healthz`, `/livez` and `/readyz`; `None`: not at all.
+    pub health: Option<Address>,
+}
+
+/// Open listeners. Nothing is answered on them yet.
+#[derive(Debug)]
+pub struct Listeners {
+    metrics: Option<TcpListener>,
+    health: Option<TcpListener>,
+}
+
+/// What the endpoints say.
+#[derive(Debug)]
+pub struct Parts {
+    /// What `/metrics` shows.
+    pub registry: Registry,
+    /// What `/healthz` and `/livez` ask: whether the process should go on living.
+    pub live: Vec<Check>,
+    /// What `/readyz` asks: whether the process does its work.
+    pub ready: Vec<Check>,
+    /// From when this is requested on, `/readyz` fails.
+    pub draining: Token,
+}
+
+impl Config {
+    /// Opens the listeners.
+    ///
+    /// # Errors
+    ///
+    /// Where one cannot be opened.
+    pub async fn bind(&self) -> Result<Listeners, BindError> {
+        let Self { metrics, health } = self;
+        Ok(Listeners {
+            metrics: bind(metrics.as_ref()).await?,
+            health: bind(health.as_ref()).await?,
+        })
+    }
+}
+
+impl Listeners {
+    /// Each listener by what it is for, with its address: for the log.
+    ///
+    /// # Errors
+    ///
+    /// Where the system does not tell.
+    pub fn addresses(&self) -> io::Result<Vec<(&'static str, SocketAddr)>> {
+        let Self { metrics, health } = self;
+        [("metrics", metrics), ("health", health)]
+            .into_iter()
+            .filter_map(|(what, listener)| Some((what, listener.as_ref()?)))
+            .map(|(what, listener)| Ok((what, listener.local_addr()?)))
+            .collect()
+    }
+
+    /// Answers until `stop` is requested, which comes last of all: while the others drain, probes and scrapes go on.
+    ///
+    /// # Errors
+    ///
+    /// Where a listener breaks.
+    pub async fn serve(self, parts: Parts, stop: Token) -> io::Result<()> {
+        let Self { metrics, health } = self;
+        let Parts {
+            registry,
+            live,
+            ready,
+            draining,
+        } = parts;
+        let mut running = Tasks::new();
+        if let Some(listener) = metrics {
+            running.spawn("metrics", serve(listener, metrics::router(registry)));
+        }
+        if let Some(listener) = health {
+            let checks = Arc::new(health::Checks {
+                live,
+                ready,
+                draining,
+            });
+            running.spawn("health", serve(listener, health::router(checks)));
+        }
+        tokio::select! {
+            () = stop.requested() => Ok(()),
+            Some(ended) = running.join_next() => ended.result.map_err(io::Error::other)?,
+        }
+    }
+}
+
+async fn bind(address: Option<&Address>) -> Result<Option<TcpListener>, BindError> {
+    match address {
+        Some(address) => address.bind().await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn serve(listener: TcpListener, router: Router) -> io::Result<()> {
+    // Answers are small: waiting to fill a packet only delays them.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "set TCP_NODELAY");
+        }
+    });
+    axum::serve(listener, router).await
+}
+
+#[cfg(test)]
+mod tests;
