@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -14,7 +14,9 @@ use metashard_api::id::ControllerKind;
 use metashard_reconcile::sync::HookKind;
 use metashard_runtime::metrics::{counter_vec, gauge_vec, histogram_vec};
 use parking_lot::Mutex;
-use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use prometheus::{
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+};
 
 const REQUEST_BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -44,6 +46,8 @@ pub(crate) struct Series {
     key: Key,
     shared: Arc<Shared>,
     in_flight: IntGauge,
+    /// The histogram of POSTs, which are nearly all: made with the first, so that a hook never called shows none.
+    post_seconds: OnceLock<Histogram>,
     /// Counters by method and status that have been needed, which are few.
     requests: Mutex<Vec<(&'static str, StatusCode, IntCounter)>>,
 }
@@ -105,6 +109,7 @@ impl Metrics {
                 .with_label_values(&key.labels()),
             key: key.clone(),
             shared: Arc::clone(&self.0),
+            post_seconds: OnceLock::new(),
             requests: Mutex::new(Vec::new()),
         });
         live.insert(key, Arc::downgrade(&series));
@@ -200,10 +205,16 @@ impl Series {
     /// An answer with `code` began `after` its request.
     pub(crate) fn answered(&self, method: &Method, code: StatusCode, after: Duration) {
         let method = method_label(method);
-        self.family()
-            .seconds
-            .with_label_values(&self.key.labels_with(method))
-            .observe(after.as_secs_f64());
+        let histogram = || {
+            let seconds = &self.family().seconds;
+            seconds.with_label_values(&self.key.labels_with(method))
+        };
+        let after = after.as_secs_f64();
+        if method == METHODS[0] {
+            self.post_seconds.get_or_init(histogram).observe(after);
+        } else {
+            histogram().observe(after);
+        }
         let mut requests = self.requests.lock();
         let known = |entry: &&(&str, StatusCode, _)| entry.0 == method && entry.1 == code;
         if let Some((_, _, counter)) = requests.iter().find(known) {

@@ -60,13 +60,14 @@ impl Pool {
         let mut index = state.idle.len();
         while index > 0 {
             index -= 1;
-            let idle = state.idle.get(index)?;
+            let idle = state.idle.get_mut(index)?;
             if *idle.open.origin != *origin {
                 continue;
             }
             if idle.is_over(now) {
                 state.idle.remove(index);
             } else if let Some(shared) = idle.open.share() {
+                idle.since = now;
                 return Some(shared);
             } else {
                 return Some(state.idle.remove(index).open);
