@@ -144,7 +144,7 @@ fn documentation() -> anyhow::Result<()> {
 }
 
 fn kubernetes_binaries() -> anyhow::Result<()> {
-    kubernetes::run(&kubernetes::Options::default()).map(drop)
+    kubernetes::run(&kubernetes::Options::default())
 }
 
 /// Our own check always, and cargo-deny, which also knows duplicate versions, where it is installed.

@@ -33,31 +33,37 @@ pub(crate) struct Options {
     version: Option<String>,
 }
 
-/// Finds the binaries, or builds them first.
+/// Finds all three binaries, or builds them first, and says where they are.
+///
+/// # Errors
+/// As [`find_or_build`].
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let found = find_or_build(&Wanted {
+        version: options.version.clone(),
+        controller_manager: true,
+    })?;
+    say(&format!("Kubernetes binaries: {}", found.origin));
+    Ok(())
+}
+
+/// Finds the wanted binaries, or builds them first.
 ///
 /// # Errors
 /// If Go is missing or too old, a module cannot be had, or the build fails.
-pub(crate) fn run(options: &Options) -> anyhow::Result<Assets> {
-    let wanted = Wanted {
-        version: options.version.clone(),
-        controller_manager: true,
-    };
-    if let Ok(found) = Assets::find(&wanted) {
-        say(&format!("Kubernetes binaries: {}", found.origin));
+pub(crate) fn find_or_build(wanted: &Wanted) -> anyhow::Result<Assets> {
+    if let Ok(found) = Assets::find(wanted) {
         return Ok(found);
     }
-    let version = options.version.as_deref().unwrap_or(DEFAULT_VERSION);
+    let version = wanted.version.as_deref().unwrap_or(DEFAULT_VERSION);
     let cache = cache_folder()?;
     fs::create_dir_all(&cache).with_context(|| format!("make {}", cache.display()))?;
     let lock = lock(&cache)?;
     // Somebody else may have built them while we waited.
-    if Assets::find(&wanted).is_err() {
+    if Assets::find(wanted).is_err() {
         build(version, &cache)?;
     }
     drop(lock);
-    let found = Assets::find(&wanted)?;
-    say(&format!("Kubernetes binaries: {}", found.origin));
-    Ok(found)
+    Assets::find(wanted)
 }
 
 /// Any supported version: `1.36.3`.

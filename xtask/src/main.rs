@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Generate { check } => generate::run(check),
         Task::Tidy => tidy::run(),
-        Task::Kubernetes(options) => kubernetes::run(&options).map(drop),
+        Task::Kubernetes(options) => kubernetes::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,7 +16,6 @@ pub(crate) fn say(text: &str) {
 pub(crate) enum Tone {
     Good,
     Bad,
-    Odd,
     Quiet,
     Strong,
 }
@@ -30,7 +29,6 @@ pub(crate) fn toned(tone: Tone, text: &str) -> String {
     let code = match tone {
         Tone::Good => 32,
         Tone::Bad => 31,
-        Tone::Odd => 33,
         Tone::Quiet => 2,
         Tone::Strong => 1,
     };

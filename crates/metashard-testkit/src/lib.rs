@@ -10,9 +10,9 @@ pub mod apply;
 pub mod assets;
 pub mod cluster;
 pub mod crds;
-mod get;
 pub mod group;
 pub mod hook;
+pub mod loopback;
 pub mod replica;
 pub mod wait;
 

@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     cluster::{ADMIN, Cluster, free_port},
-    get::get,
     group::{Group, tail},
+    loopback::get,
     wait::eventually,
 };
 

@@ -1,4 +1,4 @@
-//! A GET to a server on loopback.
+//! A plain HTTP request to a server on loopback.
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -9,8 +9,11 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 
-/// Status and body of `path` of the server on `port`.
-pub(crate) async fn get(port: u16, path: &str) -> anyhow::Result<(u16, String)> {
+/// Status and body of `path` of the server on `port`, by a new connection.
+///
+/// # Errors
+/// If there is no answer.
+pub async fn get(port: u16, path: &str) -> anyhow::Result<(u16, String)> {
     let url = format!("http://127.0.0.1:{port}{path}");
     let client: Client<HttpConnector, Empty<Bytes>> =
         Client::builder(TokioExecutor::new()).build_http();
