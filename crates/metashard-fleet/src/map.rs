@@ -19,6 +19,11 @@ pub struct Map {
 }
 
 impl Map {
+    /// Number of shards; 0: not set yet.
+    pub fn shard_count(&self) -> u16 {
+        self.spec.shard_count
+    }
+
     /// (term, seq): the order of all maps.
     pub fn version(&self) -> (Term, Seq) {
         self.spec.version()

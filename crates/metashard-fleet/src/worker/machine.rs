@@ -97,6 +97,23 @@ impl Worker {
         &self.standing
     }
 
+    /// The incarnation that it joins or is a member as, if any.
+    pub fn incarnation(&self) -> Option<&Incarnation> {
+        match &self.stage {
+            Stage::Joined(membership) => Some(&membership.member.incarnation),
+            Stage::Reading | Stage::Drawing | Stage::Ending | Stage::Left => None,
+        }
+    }
+
+    /// Since when every renewal of its Lease succeeded: what [`Hold::renewing_since`] says of it. An observer of others
+    /// in the same process is told after each answer to an [`Action::Lease`].
+    pub fn renewing_since(&self, now: Now) -> Option<MonoTime> {
+        match &self.stage {
+            Stage::Joined(membership) => membership.hold.renewing_since(now),
+            Stage::Reading | Stage::Drawing | Stage::Ending | Stage::Left => None,
+        }
+    }
+
     /// Takes one input at `now`; appends what to do to `out`.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Action>) {
         self.suspend_or_resume(now, out);
