@@ -45,7 +45,7 @@ pub async fn missing(
     let mut missing = Vec::new();
     for crd in crds {
         match read(clients, name(crd)).await {
-            Ok(_) => {}
+            Ok(()) => {}
             Err(error) if error.is_not_found() => missing.push(name(crd).to_owned()),
             Err(error) if error.is_forbidden() => {}
             Err(error) => return Err(error),
@@ -64,7 +64,7 @@ pub async fn install(
     crd: &CustomResourceDefinition,
 ) -> Result<Installed, Error> {
     match read(clients, name(crd)).await {
-        Ok(_) => return Ok(Installed::Already),
+        Ok(()) => return Ok(Installed::Already),
         Err(error) if error.is_not_found() || error.is_forbidden() => {}
         Err(error) => return Err(error),
     }

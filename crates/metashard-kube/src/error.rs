@@ -114,7 +114,7 @@ impl Refusal {
                 .filter(|reason| !reason.is_empty())
                 .unwrap_or_else(|| code.canonical_reason().unwrap_or("Unknown").to_owned()),
             message: shortened(message),
-            retry_after: retry_after.or(seconds.map(Duration::from_secs)),
+            retry_after: retry_after.or_else(|| seconds.map(Duration::from_secs)),
         }
     }
 

@@ -102,7 +102,7 @@ pub(crate) fn encode_query(target: &mut String, name: &str, value: &str) {
     for byte in value.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                target.push(char::from(byte))
+                target.push(char::from(byte));
             }
             other => {
                 // Writing to a String cannot fail.

@@ -32,7 +32,7 @@ const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(20);
 /// An idle connection is probed after this time, so that NAT tables remember it and a dead peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// An idle connection is closed after this time, well before load balancers usually forget it.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// No answer is larger: a page of 500 objects of the largest size that etcd takes would be.
 const MAX_ANSWER: usize = 1 << 30;
 /// A refusal's body is read up to here.
@@ -175,8 +175,6 @@ impl Pool {
     }
 
     fn request(&self, call: Call<'_>) -> Result<Request<Full<Bytes>>, Cause> {
-        // The process acts as itself. An impersonated identity sets its one header here, and nowhere else.
-        let _ = call.identity;
         let mut request = Request::builder()
             .method(call.method)
             .uri(format!("{}{}", self.0.base, call.target))
@@ -192,9 +190,11 @@ impl Pool {
         if let Some(etag) = call.unless_etag {
             request = request.header(header::IF_NONE_MATCH, etag);
         }
-        request
+        let mut request = request
             .body(Full::new(call.body))
-            .map_err(|error| Cause::Answer(error.to_string()))
+            .map_err(|error| Cause::Answer(error.to_string()))?;
+        call.identity.sign(request.headers_mut());
+        Ok(request)
     }
 }
 

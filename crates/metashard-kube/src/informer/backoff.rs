@@ -2,44 +2,72 @@
 
 use std::time::Duration;
 
-/// Longest wait between two attempts: a right that is granted, or an API server that is back, is noticed within it.
+use http::StatusCode;
+
+/// Longest wait after a refusal: a right that is granted, or a CRD that is installed, is noticed within it.
 const LONGEST: Duration = Duration::from_secs(30);
+/// Longest wait while there is no connection: trying costs nobody much, and work goes on soon after the API server is back.
+const LONGEST_UNREACHABLE: Duration = Duration::from_millis(1500);
 /// First wait: spread over this, so that all watches of all replicas do not come back at once after a restart.
 const FIRST: Duration = Duration::from_secs(1);
 /// A watch that lasted so long was not a failure.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// Counts failures in a row.
+/// What an attempt ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// A watch that lasted so long.
+    Ended(Duration),
+    /// No answer.
+    Unreachable,
+    /// This answer.
+    Refused(StatusCode),
+}
+
+/// Counts failures of one kind in a row.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Backoff {
     failures: u32,
+    last: Option<Failure>,
 }
 
 impl Backoff {
-    /// The wait after a watch that lasted `lived`, or after an attempt that brought none (`None`).
+    /// The wait after `failure`. `asked` is what the API server asked for. `random` is drawn evenly from 0 to 1.
     ///
-    /// `random` is drawn evenly from 0 to 1. `asked` is what the API server asked for.
-    ///
-    /// The first wait after a healthy time is 0 to 1 s, then they double from 1 s to 30 s, each between a half and the
-    /// whole of that.
+    /// The first wait of one kind of failure is 0 to 1 s, then they double from 1 s, each between a half and the whole
+    /// of that. A new kind of failure is progress: an API server that starts refuses before it serves.
     pub(crate) fn wait(
         &mut self,
-        lived: Option<Duration>,
+        failure: Failure,
         asked: Option<Duration>,
         random: f64,
     ) -> Duration {
-        if lived.is_some_and(|lived| lived >= HEALTHY) {
+        if !self.goes_on(failure) {
             self.failures = 0;
         }
+        self.last = Some(failure);
+        let longest = if failure == Failure::Unreachable {
+            LONGEST_UNREACHABLE
+        } else {
+            LONGEST
+        };
         let wait = match self.failures {
             0 => FIRST.mul_f64(random),
             n => {
-                let whole = FIRST.saturating_mul(1 << (n - 1).min(5)).min(LONGEST);
+                let whole = FIRST.saturating_mul(1 << (n - 1).min(5)).min(longest);
                 whole.mul_f64(0.5 + random / 2.0)
             }
         };
         self.failures = self.failures.saturating_add(1);
         wait.max(asked.unwrap_or_default()).min(LONGEST)
+    }
+
+    /// Whether `failure` is one more of the last kind.
+    fn goes_on(&self, failure: Failure) -> bool {
+        match (self.last, failure) {
+            (Some(Failure::Ended(_)), Failure::Ended(lived)) => lived < HEALTHY,
+            (last, failure) => last == Some(failure),
+        }
     }
 }
 
@@ -55,37 +83,64 @@ pub(crate) fn random() -> f64 {
 mod tests {
     use super::*;
 
-    fn waits(lived: Option<Duration>) -> Vec<u128> {
+    const FORBIDDEN: Failure = Failure::Refused(StatusCode::FORBIDDEN);
+
+    fn waits(failure: Failure) -> Vec<u128> {
         let mut backoff = Backoff::default();
         (0..8)
-            .map(|_| backoff.wait(lived, None, 1.0).as_millis())
+            .map(|_| backoff.wait(failure, None, 1.0).as_millis())
             .collect()
     }
 
     #[test]
-    fn waits_double_up_to_half_a_minute() {
+    fn waits_for_a_right_double_up_to_half_a_minute() {
         assert_eq!(
-            waits(None),
+            waits(FORBIDDEN),
             [1000, 1000, 2000, 4000, 8000, 16000, 30000, 30000]
         );
-        assert_eq!(Backoff::default().wait(None, None, 0.0), Duration::ZERO);
+        assert_eq!(
+            Backoff::default().wait(FORBIDDEN, None, 0.0),
+            Duration::ZERO
+        );
+    }
+
+    #[test]
+    fn an_api_server_that_is_away_is_tried_every_other_second() {
+        assert_eq!(waits(Failure::Unreachable)[2..], [1500; 6]);
+    }
+
+    #[test]
+    fn an_api_server_that_comes_back_step_by_step_is_not_waited_for_long() {
+        let mut backoff = Backoff::default();
+        for _ in 0..20 {
+            backoff.wait(Failure::Unreachable, None, 1.0);
+        }
+        assert_eq!(
+            backoff.wait(FORBIDDEN, None, 0.5),
+            Duration::from_millis(500)
+        );
+        let not_found = Failure::Refused(StatusCode::NOT_FOUND);
+        assert_eq!(
+            backoff.wait(not_found, None, 0.5),
+            Duration::from_millis(500)
+        );
     }
 
     #[test]
     fn a_watch_that_ends_at_once_again_and_again_is_a_failure() {
-        assert_eq!(waits(Some(Duration::from_millis(5)))[6], 30000);
-        assert_eq!(waits(Some(Duration::from_secs(60)))[6], 1000);
+        assert_eq!(waits(Failure::Ended(Duration::from_millis(5)))[6], 30000);
+        assert_eq!(waits(Failure::Ended(Duration::from_mins(1)))[6], 1000);
     }
 
     #[test]
     fn the_api_server_may_ask_for_more_but_not_for_ever() {
         let mut backoff = Backoff::default();
         assert_eq!(
-            backoff.wait(None, Some(Duration::from_secs(5)), 0.5),
+            backoff.wait(FORBIDDEN, Some(Duration::from_secs(5)), 0.5),
             Duration::from_secs(5)
         );
         assert_eq!(
-            backoff.wait(None, Some(Duration::from_secs(600)), 0.5),
+            backoff.wait(FORBIDDEN, Some(Duration::from_mins(10)), 0.5),
             Duration::from_secs(30)
         );
     }

@@ -22,7 +22,7 @@ use self::{
     session::{End, Session},
 };
 use super::{
-    backoff::{Backoff, random},
+    backoff::{Backoff, Failure, random},
     shared::{Listing, Shared},
     view::{Trouble, TroubleKind, ViewState},
 };
@@ -193,23 +193,23 @@ impl Feed {
     fn after(&mut self, end: &End, lived: Duration) -> Duration {
         self.metrics.ended(end.reason());
         debug!(view = %self.shared.key, reason = end.reason(), "watch ended");
+        let ended = Failure::Ended(lived);
         match end {
             // The API server ends every watch at the time that was asked for.
             End::Closed { in_time: true } => Duration::ZERO,
             End::Closed { in_time: false } | End::Silent | End::Broken(_) => {
-                self.backoff.wait(Some(lived), None, random())
+                self.backoff.wait(ended, None, random())
             }
-            End::Refused(refusal) if is_gone(refusal) => self.list_soon(),
-            End::WentBack => self.list_soon(),
+            End::Refused(refusal) if is_gone(refusal) => self.list_soon(lived),
+            End::WentBack => self.list_soon(lived),
             End::Refused(refusal) => {
                 warn!(view = %self.shared.key, %refusal, "watch refused");
-                self.backoff
-                    .wait(Some(lived), refusal.retry_after, random())
+                self.backoff.wait(ended, refusal.retry_after, random())
             }
             End::ListCut => {
                 self.cut_lists += 1;
                 self.paged |= self.cut_lists > 1;
-                self.backoff.wait(Some(lived), None, random())
+                self.backoff.wait(ended, None, random())
             }
             End::ListStalled => {
                 self.paged = true;
@@ -219,21 +219,26 @@ impl Feed {
     }
 
     /// Lists at once the first time, later with growing waits.
-    fn list_soon(&mut self) -> Duration {
+    fn list_soon(&mut self, lived: Duration) -> Duration {
         self.position = None;
-        self.backoff.wait(None, None, 0.0)
+        self.backoff.wait(Failure::Ended(lived), None, 0.0)
     }
 
     fn after_failure(&mut self, error: &Error) -> Duration {
         if error.refusal().is_some_and(is_gone) {
-            return self.list_soon();
+            return self.list_soon(Duration::ZERO);
         }
         let trouble = trouble(error, &self.shared.key.resource, self.shared.is_synced());
         warn!(view = %self.shared.key, error = chain(error), "list or watch failed");
         self.shared.set_state(ViewState::Failing(trouble));
         let asked = error.refusal().and_then(|refusal| refusal.retry_after);
-        self.backoff.wait(None, asked, random())
+        self.backoff.wait(failure(error), asked, random())
     }
+}
+
+/// What a call that brought no result means for the next attempt.
+fn failure(error: &Error) -> Failure {
+    error.code().map_or(Failure::Unreachable, Failure::Refused)
 }
 
 /// How an API server without streaming lists answers the parameters of one.

@@ -6,9 +6,6 @@ use serde_json::value::RawValue;
 /// No line is longer: etcd takes objects of up to 1.5 MiB, which JSON may make some times longer.
 const MAX_LINE: usize = 64 << 20;
 
-/// Annotation of the bookmark that ends the initial events of a streaming list.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-
 /// Puts the pieces of lines together.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
@@ -146,6 +143,7 @@ struct BookmarkMetadata {
 
 #[derive(Deserialize)]
 struct BookmarkAnnotations {
+    /// Of the bookmark that ends the initial events of a streaming list: `true`.
     #[serde(rename = "k8s.io/initial-events-end")]
     ends_list: Option<String>,
 }
@@ -160,7 +158,7 @@ mod tests {
         for chunk in chunks {
             lines
                 .push(chunk, |line| {
-                    seen.push(String::from_utf8(line.to_vec()).unwrap())
+                    seen.push(String::from_utf8(line.to_vec()).unwrap());
                 })
                 .unwrap();
         }
@@ -220,8 +218,8 @@ mod tests {
         };
 
         assert_eq!(bookmark(""), ("17".to_owned(), false));
-        let end = format!(r#","annotations":{{"{INITIAL_EVENTS_END}":"true"}}"#);
-        assert_eq!(bookmark(&end), ("17".to_owned(), true));
+        let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
+        assert_eq!(bookmark(end), ("17".to_owned(), true));
     }
 
     #[test]

@@ -143,6 +143,11 @@ impl Shared {
     }
 
     /// The view shows everything up to this resourceVersion.
+    /// The resourceVersion up to which the view shows everything; 0 if that is not known.
+    pub(crate) fn version(&self) -> u64 {
+        self.progress.borrow().version
+    }
+
     pub(crate) fn set_version(&self, resource_version: &str) {
         // A version that is no number cannot be waited for: `reached` lists instead.
         let version = resource_version.parse().unwrap_or(0);

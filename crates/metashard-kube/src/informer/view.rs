@@ -172,6 +172,14 @@ impl View {
         self.shared.store().iter().cloned().collect()
     }
 
+    /// The resourceVersion up to which the view shows everything; `None` if that is not known.
+    pub fn reached_version(&self) -> Option<Box<str>> {
+        match self.shared.version() {
+            0 => None,
+            version => Some(version.to_string().into()),
+        }
+    }
+
     /// How the view stands, and how it changes.
     pub fn state(&self) -> watch::Receiver<ViewState> {
         self.shared.state()

@@ -81,7 +81,7 @@ pub(super) fn to_lease(base: &Lease, record: &Record, wall: SystemTime) -> Lease
     let is_same = old.holder_identity.as_deref() == Some(&*holder);
     lease.spec = Some(LeaseSpec {
         acquire_time: if is_same {
-            old.acquire_time.or(now.clone())
+            old.acquire_time.or_else(|| now.clone())
         } else {
             now.clone()
         },

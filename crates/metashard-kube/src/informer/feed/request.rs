@@ -10,7 +10,7 @@ use crate::{
 /// The head of a watch's answer comes at once, that of a streaming list when the API server's cache is new enough.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 /// A page may be large.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Objects on one page, as client-go asks for.
 const PAGE_SIZE: &str = "500";
 /// Shortest life of a watch. A watch is authorised once, so it must end in time; load balancers forget quiet

@@ -11,7 +11,7 @@ use metashard_reconcile::object::{Object, compare_versions};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::Feed;
+use super::{Feed, failure};
 use crate::{
     client::Answer,
     error::{Cause, Error, Refusal},
@@ -139,7 +139,7 @@ impl Feed {
             Ok(fresh) => *session = fresh,
             Err(error) => {
                 debug!(view = %self.shared.key, %error, "list that was asked for failed");
-                let wait = self.list_backoff.wait(None, None, random());
+                let wait = self.list_backoff.wait(failure(&error), None, random());
                 self.list_again_at = self.clients.clock().now().mono + wait;
             }
         }

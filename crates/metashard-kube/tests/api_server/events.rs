@@ -1,0 +1,56 @@
+//! Kubernetes Events.
+
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use k8s_openapi::api::core::v1::Event as Written;
+use kube::{Api, api::ListParams};
+use metashard_kube::events::{About, Event, Options, Recorder};
+use metashard_reconcile::object::Object;
+use metashard_testkit::{Cluster, wait::eventually};
+use serde_json::to_vec;
+
+use crate::kit::{Kit, SOON};
+
+#[tokio::test]
+async fn an_event_is_written_once_and_counted_when_it_comes_again() -> anyhow::Result<()> {
+    let kit = Kit::shared().await?;
+    let object = kit.create("one", &[]).await?;
+    let mut value = serde_json::to_value(&object)?;
+    value["apiVersion"] = "v1".into();
+    value["kind"] = "ConfigMap".into();
+    let about = Arc::new(About::object(&Object::parse(Bytes::from(to_vec(&value)?))?));
+    let recorder = Recorder::start(&kit.clients, Options::new("metacontroller", "replica-1"));
+    let event = Event {
+        is_warning: true,
+        reason: "SyncError".into(),
+        message: "Sync error: no answer".to_owned(),
+    };
+
+    for _ in 0..3 {
+        recorder.record(&about, &event);
+    }
+
+    let api: Api<Written> =
+        Api::namespaced(Cluster::shared().await?.admin().await?, &kit.namespace);
+    let written = eventually(SOON, "an Event with a count of 3", async || {
+        let events = api.list(&ListParams::default()).await?.items;
+        ensure!(events.len() == 1, "{} Events", events.len());
+        let event = events.into_iter().next().context("an Event")?;
+        ensure!(event.count == Some(3), "count {:?}", event.count);
+        Ok(event)
+    })
+    .await?;
+    assert_eq!(written.type_.as_deref(), Some("Warning"));
+    assert_eq!(written.reason.as_deref(), Some("SyncError"));
+    assert_eq!(
+        written
+            .source
+            .and_then(|source| source.component)
+            .as_deref(),
+        Some("metacontroller")
+    );
+    assert_eq!(written.involved_object.uid, object.metadata.uid);
+    Ok(())
+}

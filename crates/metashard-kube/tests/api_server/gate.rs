@@ -1,0 +1,329 @@
+//! The write gate.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use metashard_kube::{gate::WriteGate, identity::Identity};
+use metashard_reconcile::write::{Op, Propagation, Purpose, Write, WriteError};
+use metashard_runtime::task;
+use metashard_testkit::{
+    Cluster,
+    wait::{eventually, throughout},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    authority::{self, CLAIM},
+    kit::{Kit, SOON, config_maps},
+    proxy::Proxy,
+};
+
+fn write(kit: &Kit, name: &str, op: Op) -> Write {
+    Write {
+        resource: Arc::new(config_maps()),
+        namespace: Some(kit.namespace.as_str().into()),
+        name: name.into(),
+        op,
+        purpose: Purpose::CreateChild,
+        why: "a test".into(),
+    }
+}
+
+fn create(kit: &Kit, name: &str) -> Write {
+    let body = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "x": "y" }, "metadata": { "namespace": kit.namespace, "name": name } });
+    write(
+        kit,
+        name,
+        Op::Create {
+            body: Bytes::from(body.to_string()),
+        },
+    )
+}
+
+fn update(kit: &Kit, name: &str, uid: &str, version: &str) -> Write {
+    let body = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": { "a": "b" },
+        "metadata": { "namespace": kit.namespace, "name": name, "uid": uid, "resourceVersion": version },
+    });
+    write(
+        kit,
+        name,
+        Op::Update {
+            body: Bytes::from(body.to_string()),
+        },
+    )
+}
+
+fn open(kit: &Kit) -> WriteGate {
+    let gate = WriteGate::new(&kit.clients);
+    gate.open(CLAIM);
+    gate
+}
+
+async fn exists(kit: &Kit, name: &str) -> anyhow::Result<bool> {
+    Ok(kit.config_maps.get_opt(name).await?.is_some())
+}
+
+#[tokio::test]
+async fn a_write_needs_authority_and_an_open_gate() -> anyhow::Result<()> {
+    let kit = Kit::shared().await?;
+    let gate = open(&kit);
+    let (me, write) = (Identity::process(), create(&kit, "one"));
+
+    assert_eq!(
+        gate.write(&me, &authority::expired()?, &write).await.err(),
+        Some(WriteError::NoAuthority)
+    );
+    gate.close(CLAIM);
+    assert_eq!(
+        gate.write(&me, &authority::fresh()?, &write).await.err(),
+        Some(WriteError::NoAuthority)
+    );
+    assert!(!exists(&kit, "one").await?);
+    gate.open(CLAIM);
+    let created = gate
+        .write(&me, &authority::fresh()?, &write)
+        .await?
+        .context("an object")?;
+
+    assert_eq!((created.kind(), created.name()), ("ConfigMap", "one"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_write_goes_out_under_the_name_of_the_program() -> anyhow::Result<()> {
+    let kit = Kit::shared().await?;
+    let created = open(&kit)
+        .write(
+            &Identity::process(),
+            &authority::fresh()?,
+            &create(&kit, "one"),
+        )
+        .await?;
+
+    let object: Value = serde_json::from_slice(created.context("an object")?.bytes())?;
+
+    assert_eq!(
+        object["metadata"]["managedFields"][0]["manager"],
+        "metashard"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_refusal_is_told_apart() -> anyhow::Result<()> {
+    let kit = Kit::shared().await?;
+    let gate = open(&kit);
+    let (me, authority) = (Identity::process(), authority::fresh()?);
+    let try_write = async |write: Write| gate.write(&me, &authority, &write).await;
+    let first = try_write(create(&kit, "one")).await?.context("an object")?;
+    let second = try_write(update(&kit, "one", first.uid(), first.resource_version()))
+        .await?
+        .context("an object")?;
+
+    assert_eq!(
+        try_write(create(&kit, "one")).await.err(),
+        Some(WriteError::AlreadyExists)
+    );
+    let stale = update(&kit, "one", first.uid(), first.resource_version());
+    assert_eq!(try_write(stale).await.err(), Some(WriteError::Conflict));
+    let other_uid = update(
+        &kit,
+        "one",
+        "00000000-0000-4000-8000-000000000000",
+        second.resource_version(),
+    );
+    assert_eq!(try_write(other_uid).await.err(), Some(WriteError::Conflict));
+    let misnamed = create(&kit, "Not A Name");
+    assert!(matches!(
+        try_write(misnamed).await,
+        Err(WriteError::Invalid(_))
+    ));
+    let delete = |uid: &str, version: &str| {
+        let op = Op::Delete {
+            uid: uid.into(),
+            resource_version: version.into(),
+            propagation: Propagation::Background,
+        };
+        write(&kit, "one", op)
+    };
+    assert_eq!(
+        try_write(delete(first.uid(), first.resource_version()))
+            .await
+            .err(),
+        Some(WriteError::Conflict)
+    );
+    assert!(
+        try_write(delete(second.uid(), second.resource_version()))
+            .await?
+            .is_none()
+    );
+    assert_eq!(
+        try_write(delete(second.uid(), second.resource_version()))
+            .await
+            .err(),
+        Some(WriteError::NotFound)
+    );
+    let gone = update(&kit, "one", second.uid(), second.resource_version());
+    assert_eq!(try_write(gone).await.err(), Some(WriteError::NotFound));
+    assert!(!exists(&kit, "one").await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_right_is_told_in_the_api_servers_words() -> anyhow::Result<()> {
+    let cluster = Cluster::shared().await?;
+    let kit = Kit::with(cluster, cluster.kubeconfig("nobody")?).await?;
+
+    let result = open(&kit)
+        .write(
+            &Identity::process(),
+            &authority::fresh()?,
+            &create(&kit, "one"),
+        )
+        .await;
+
+    let Err(WriteError::Forbidden(message)) = result else {
+        anyhow::bail!("{result:?}")
+    };
+    assert!(
+        message.contains("cannot create resource \"configmaps\""),
+        "{message}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_merge_patch_changes_what_it_names() -> anyhow::Result<()> {
+    let kit = Kit::shared().await?;
+    let gate = open(&kit);
+    let (me, authority) = (Identity::process(), authority::fresh()?);
+    let first = gate
+        .write(&me, &authority, &create(&kit, "one"))
+        .await?
+        .context("an object")?;
+    let patch = |version: &str| {
+        let body = json!({ "metadata": { "uid": first.uid(), "resourceVersion": version, "finalizers": ["test.metashard.io/x"] } });
+        write(
+            &kit,
+            "one",
+            Op::MergePatch {
+                body: Bytes::from(body.to_string()),
+            },
+        )
+    };
+
+    let second = gate
+        .write(&me, &authority, &patch(first.resource_version()))
+        .await?
+        .context("an object")?;
+
+    assert!(second.has_finalizer("test.metashard.io/x"));
+    assert_eq!(
+        gate.write(&me, &authority, &patch(first.resource_version()))
+            .await
+            .err(),
+        Some(WriteError::Conflict)
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_write_in_flight_outlives_its_caller_and_a_drain_waits_for_it() -> anyhow::Result<()> {
+    let cluster = Cluster::shared().await?;
+    let proxy = Proxy::before(cluster).await?;
+    let kit = Kit::with(cluster, proxy.kubeconfig.clone()).await?;
+    let gate = open(&kit);
+    let (me, authority, write) = (
+        Identity::process(),
+        authority::fresh()?,
+        create(&kit, "one"),
+    );
+
+    proxy.hold();
+    let waited = tokio::time::timeout(
+        Duration::from_millis(300),
+        gate.write(&me, &authority, &write),
+    )
+    .await;
+    ensure!(waited.is_err(), "a held write was answered");
+    assert_eq!(gate.in_flight(CLAIM), 1);
+    let draining = task::spawn("drain", {
+        let gate = gate.clone();
+        async move { gate.drained(CLAIM).await }
+    });
+    throughout(Duration::from_millis(300), "the drain waits", async || {
+        ensure!(!draining.is_finished());
+        Ok(())
+    })
+    .await?;
+    proxy.open();
+
+    let written = tokio::time::timeout(SOON, draining).await??;
+    let object = kit.config_maps.get("one").await?;
+    let [last] = &*written else {
+        anyhow::bail!("{written:?}")
+    };
+    assert_eq!(last.resource, "v1/configmaps");
+    assert_eq!(
+        Some(&last.resource_version),
+        object.metadata.resource_version.as_ref()
+    );
+    assert_eq!(gate.in_flight(CLAIM), 0);
+    assert_eq!(
+        gate.write(&me, &authority::fresh()?, &create(&kit, "two"))
+            .await
+            .err(),
+        Some(WriteError::NoAuthority)
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_write_is_given_up_when_the_authority_that_sent_it_ends() -> anyhow::Result<()> {
+    let cluster = Cluster::shared().await?;
+    let proxy = Proxy::before(cluster).await?;
+    let kit = Kit::with(cluster, proxy.kubeconfig.clone()).await?;
+    let gate = open(&kit);
+
+    proxy.hold();
+    let (me, authority, write) = (
+        Identity::process(),
+        authority::fresh()?,
+        create(&kit, "one"),
+    );
+    // An authority of 4 s with a margin of 0.4 s.
+    let result = tokio::time::timeout(Duration::from_secs(4), gate.write(&me, &authority, &write));
+
+    assert!(matches!(result.await?, Err(WriteError::Unavailable(_))));
+    assert_eq!(gate.in_flight(CLAIM), 0);
+    assert!(gate.drained(CLAIM).await.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_newer_ownership_has_a_gate_of_its_own() -> anyhow::Result<()> {
+    let kit = Kit::shared().await?;
+    let gate = open(&kit);
+    let newer = metashard_fleet::message::Claim {
+        epoch: CLAIM.epoch.next(),
+        ..CLAIM
+    };
+
+    gate.open(newer);
+
+    let result = gate
+        .write(
+            &Identity::process(),
+            &authority::fresh()?,
+            &create(&kit, "one"),
+        )
+        .await;
+    assert_eq!(result.err(), Some(WriteError::NoAuthority));
+    eventually(SOON, "an empty drain", async || {
+        Ok(gate.drained(newer).await)
+    })
+    .await?;
+    Ok(())
+}
