@@ -114,3 +114,6 @@ pub enum Action {
     /// The lead is released, or was never held; nothing more will come.
     Finish,
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,8 @@ pub mod queue;
 pub mod record;
 pub mod rules;
 pub mod shard;
+#[cfg(test)]
+mod testing;
 pub mod time;
 mod witness;
 pub mod worker;

@@ -37,6 +37,8 @@ pub struct Membership {
     /// Whether a list has been seen, so that what is not known does not exist.
     is_listed: bool,
     workers: BTreeMap<Incarnation, Worker>,
+    /// A read has proven something since the last refresh.
+    has_news: bool,
     wake: Option<MonoTime>,
 }
 
@@ -58,6 +60,7 @@ impl Membership {
             witness: Witness::new(own_duration),
             is_listed: false,
             workers: BTreeMap::new(),
+            has_news: false,
             wake: None,
         }
     }
@@ -123,7 +126,7 @@ impl Membership {
         self.witness.expire(now);
         let renewing_since = self.witness.renewing_since();
         let rules = self.rules;
-        let mut has_changed = false;
+        let mut has_changed = std::mem::take(&mut self.has_news);
         self.wake = None;
         for worker in self.workers.values_mut() {
             has_changed |= worker.refresh(now, renewing_since, rules);
@@ -169,7 +172,9 @@ impl Membership {
     pub fn read(&mut self, now: Now, incarnation: &Incarnation, seen: Option<Seen>) {
         let renewing_since = self.witness.renewing_since();
         if let Some(worker) = self.workers.get_mut(incarnation) {
+            let before = worker.state();
             worker.read(now, seen, renewing_since);
+            self.has_news |= worker.state() != before;
         }
     }
 

@@ -240,7 +240,7 @@ impl Leader {
             Input::MapRead(seen) => self.table.read(now, seen),
             Input::MapWritten(written) => self.table.written(now, written),
             Input::ControllersCounted(_) | Input::FromWorker(..) | Input::SessionClosed(_) => {
-                self.hear(now, input, out)
+                self.hear(now, input, out);
             }
         }
     }

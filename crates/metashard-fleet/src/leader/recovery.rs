@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use metashard_api::id::Incarnation;
 
 use crate::{
-    membership::Membership,
+    membership::{Membership, State, Worker},
     time::{MonoTime, Now},
 };
 
@@ -59,14 +59,15 @@ impl Recovery {
 
     /// Evicts who may still act. Returns whether nobody can any more.
     pub(crate) fn advance(&mut self, now: Now, membership: &mut Membership) -> bool {
-        let Some(suspects) = &mut self.suspects else {
+        let Some(suspects) = &self.suspects else {
             return false;
         };
-        for suspect in suspects.iter() {
+        for suspect in suspects {
             membership.evict(suspect);
         }
-        suspects.retain(|it| membership.worker(it).is_some() && !membership.is_over(it));
-        if !suspects.is_empty() {
+        let states = suspects.iter().filter_map(|it| membership.worker(it));
+        let mut states = states.map(Worker::state);
+        if states.any(|state| !state.is_over() && state != State::Evicting) {
             self.since = now.mono;
         }
         now.mono >= self.since + membership.longest_duration()

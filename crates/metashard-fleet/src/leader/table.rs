@@ -157,7 +157,11 @@ impl Table {
         self.request = InFlight::Nothing;
         match written {
             Written::Accepted(map) => self.take(Seen::Present(map)),
-            Written::Conflict | Written::Unknown => self.in_doubt = true,
+            Written::Conflict => self.in_doubt = true,
+            Written::Unknown => {
+                self.in_doubt = true;
+                self.not_before = now.mono + PAUSE;
+            }
             Written::Refused(_) => {
                 self.in_doubt = true;
                 self.not_before = now.mono + LONG_PAUSE;

@@ -133,8 +133,7 @@ impl Worker {
             Written::Accepted(record) => {
                 self.see(now, Seen::Present(record));
             }
-            Written::Conflict => self.pursuit.in_doubt = true,
-            Written::Refused(_) | Written::Unknown => {
+            Written::Conflict | Written::Refused(_) | Written::Unknown => {
                 self.pursuit.in_doubt = true;
                 self.pursuit.not_before = now.mono + PAUSE;
             }
