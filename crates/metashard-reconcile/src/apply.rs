@@ -4,8 +4,6 @@
 //! the desired type wins, and a null is removed only where it was applied before.
 
 mod listmap;
-#[cfg(test)]
-mod tests;
 
 use metashard_api::names::ANNOTATION_LAST_APPLIED;
 use serde_json::{Map, Value};

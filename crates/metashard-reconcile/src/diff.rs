@@ -1,5 +1,8 @@
 //! Comparing JSON as an API server keeps it: numbers by value, and a null key as an absent one.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Write as _;
 
 use serde_json::{Map, Number, Value};
@@ -54,7 +57,8 @@ fn numbers_equal(left: &Number, right: &Number) -> bool {
     left.as_f64() == right.as_f64() && number_text(left) == number_text(right)
 }
 
-fn number_text(number: &Number) -> String {
+/// The text of a number's value: the same for 1 and 1.0.
+pub(crate) fn number_text(number: &Number) -> String {
     let mut text = String::new();
     put_number(number, &mut text);
     if text == "-0" { "0".to_owned() } else { text }

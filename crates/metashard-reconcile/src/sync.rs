@@ -17,8 +17,6 @@
 mod carry;
 mod machine;
 mod report;
-#[cfg(test)]
-mod tests;
 mod work;
 
 use std::{sync::Arc, time::Duration};

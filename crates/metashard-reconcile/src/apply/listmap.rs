@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::{Map, Value};
 
-use crate::lastapplied::{encode, put_number};
+use crate::{diff::number_text, lastapplied::encode};
 
 /// Keys by which items are told apart, most telling first: Metacontroller's order.
 const KEYS: [&str; 7] = [
@@ -53,16 +53,26 @@ impl Key {
     }
 }
 
+/// The text of a key's value; values that are equal have the same.
 fn text(value: Option<&Value>) -> Cow<'_, str> {
     match value {
         Some(Value::String(text)) => Cow::Borrowed(text),
-        Some(Value::Number(number)) => {
-            let mut text = String::new();
-            put_number(number, &mut text);
-            Cow::Owned(text)
-        }
+        Some(Value::Number(number)) => Cow::Owned(number_text(number)),
         Some(Value::Null) | None => Cow::Borrowed("<nil>"),
-        Some(other) => Cow::Owned(encode(other)),
+        Some(other) => Cow::Owned(encode(&without_nulls(other))),
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let entries = map.iter().filter(|(_, value)| !value.is_null());
+            entries
+                .map(|(key, value)| (key.clone(), without_nulls(value)))
+                .collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
     }
 }
 

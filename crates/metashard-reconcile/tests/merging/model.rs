@@ -160,6 +160,24 @@ fn named(value: Option<&Value>) -> String {
             _ => number.to_string(),
         },
         Some(Value::Null) | None => "<nil>".to_owned(),
+        Some(Value::Array(items)) => {
+            format!(
+                "{:?}",
+                items
+                    .iter()
+                    .map(|item| named(Some(item)))
+                    .collect::<Vec<_>>()
+            )
+        }
+        Some(Value::Object(map)) => {
+            let there = map.iter().filter(|(_, value)| !value.is_null());
+            format!(
+                "{:?}",
+                there
+                    .map(|(key, value)| (key, named(Some(value))))
+                    .collect::<Vec<_>>()
+            )
+        }
         Some(other) => other.to_string(),
     }
 }

@@ -12,6 +12,7 @@ fn leaf() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::Bool),
         (-3..4i64).prop_map(Value::from),
         (-3..4i32).prop_map(|number| Value::from(f64::from(number))),
+        Just(Value::from(-0.0)),
         prop_oneof![Just("a"), Just("TCP"), Just("UDP"), Just("1"), Just("")].prop_map(Value::from),
     ]
 }
@@ -45,7 +46,7 @@ fn object() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn merge_equals_the_model(observed in tree(), last in tree(), desired in tree()) {

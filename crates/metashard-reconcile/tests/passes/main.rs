@@ -1,0 +1,20 @@
+//! Whole passes of the sync machine over a small world that answers writes as an API server does.
+
+#[cfg(test)]
+mod answers;
+#[cfg(test)]
+mod children;
+#[cfg(test)]
+mod claims;
+#[cfg(test)]
+mod finalizers;
+#[cfg(test)]
+mod memory;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod status;
+#[cfg(test)]
+mod world;
