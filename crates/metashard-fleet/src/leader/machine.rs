@@ -135,6 +135,12 @@ impl Leader {
         &self.membership
     }
 
+    /// Number of shards of the newest map that has any; 0: there is none yet. What
+    /// [`Input::ControllersCounted`] counts by.
+    pub fn shard_count(&self) -> u16 {
+        self.table.shard_count()
+    }
+
     /// Whether it coordinates at `now`: it holds the Lease, before its deadline, and the map names it.
     pub fn leads(&self, now: Now) -> bool {
         matches!(self.lead, Lead::Coordinating(_)) && self.election.may_lead(now)
