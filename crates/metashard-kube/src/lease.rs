@@ -133,12 +133,20 @@ impl Leases {
         }
     }
 
+    /// The view that [`Self::watch`] takes its changes from, for who wants to have it listed anew.
+    pub fn view(&self, informers: &Informers) -> View {
+        informers.open(self.key(), None)
+    }
+
+    fn key(&self) -> ViewKey {
+        ViewKey::new(Identity::process(), Arc::clone(&self.0.resource))
+            .in_namespace(&*self.0.namespace)
+    }
+
     /// Watches all Leases of the namespace; begins with those that exist.
     pub fn watch(&self, informers: &Informers) -> LeaseWatch {
         let latest = Arc::new(Latest::default());
-        let key = ViewKey::new(Identity::process(), Arc::clone(&self.0.resource))
-            .in_namespace(&*self.0.namespace);
-        let view = informers.open(key, Some(Arc::clone(&latest) as _));
+        let view = informers.open(self.key(), Some(Arc::clone(&latest) as _));
         LeaseWatch { latest, view }
     }
 

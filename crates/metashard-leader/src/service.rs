@@ -1,0 +1,369 @@
+//! The driver of the leader machine. All decisions are `metashard_fleet::leader`'s.
+
+use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use metashard_api::{
+    id::{Incarnation, ReplicaId},
+    names::WORKER_LEASE_PREFIX,
+};
+use metashard_fleet::{
+    leader::{self, Action, Input, Leader, Snapshot},
+    map,
+    record::{About, Seen, Written},
+    rules::Rules,
+    time::MonoTime,
+};
+use metashard_kube::{
+    informer::{Informers, View},
+    lease::{LeaseWatch, Leases},
+    shard_map::{MapWatch, ShardMaps},
+};
+use metashard_runtime::{clock::Clock, shutdown::Token};
+use prometheus::Registry;
+use tokio::sync::{mpsc, watch};
+use uuid::Uuid;
+
+use crate::{
+    controllers::Controllers,
+    grpc::{GrpcServer, SessionEvent, Sessions},
+    metrics::Metrics,
+    report,
+    requests::Requests,
+};
+
+/// How often the leader's Lease is looked at although it is watched.
+const POLL: Duration = Duration::from_secs(1);
+
+/// How often what the machine shows of itself is published, at least.
+const PUBLISH: Duration = Duration::from_millis(250);
+
+/// Longest wait for a list of the workers' Leases.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How a replica coordinates when it leads.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `--replica-name`.
+    pub replica: ReplicaId,
+    /// What it says of itself in the leader's Lease; its address is where workers find it.
+    pub about: About,
+    /// `--lease-duration`.
+    pub lease_duration: Duration,
+    /// `--shards`: of a new map.
+    pub shards: u16,
+    /// `--drain-hook-grace`.
+    pub drain_hook_grace: Duration,
+    /// `--leader-election-id`.
+    pub leader_lease: String,
+    /// Text of `--target-label-selector`: which controllers count.
+    pub target_selector: String,
+}
+
+/// What the coordinator works with.
+#[derive(Debug)]
+pub struct Parts {
+    /// Time.
+    pub clock: Clock,
+    /// Shared watches.
+    pub informers: Informers,
+    /// Leases of the system namespace: the workers'.
+    pub leases: Leases,
+    /// Leases of the namespace of the leader's Lease.
+    pub leader_leases: Leases,
+    /// The ShardMap.
+    pub maps: ShardMaps,
+    /// Listens already.
+    pub grpc: GrpcServer,
+    /// Since when all renewals of this replica's own Lease succeeded, if they do: who cannot renew may not judge others.
+    pub renewals: watch::Receiver<Option<MonoTime>>,
+}
+
+/// What others see of it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    /// The fleet as this replica sees it.
+    pub snapshot: watch::Receiver<Arc<Snapshot>>,
+}
+
+/// A candidate, and the coordinator when it leads.
+#[derive(Debug)]
+pub struct Coordinator {
+    clock: Clock,
+    machine: Leader,
+    requests: Requests,
+    worker_leases: LeaseWatch,
+    /// Another hold on the same watch, for lists.
+    worker_lease_view: Arc<View>,
+    leader_leases: LeaseWatch,
+    leader_lease: String,
+    map_changes: MapWatch,
+    controllers: Controllers,
+    grpc: Option<GrpcServer>,
+    renewals: watch::Receiver<Option<MonoTime>>,
+    /// Inputs that this driver answers by itself.
+    inputs: VecDeque<Input>,
+    leases_synced: bool,
+    shard_count: u16,
+    metrics: Metrics,
+    snapshot: watch::Sender<Arc<Snapshot>>,
+    finished: bool,
+}
+
+impl Coordinator {
+    /// Puts the parts together and begins to watch; is no candidate yet.
+    ///
+    /// # Errors
+    ///
+    /// When a name of its metrics is taken in `registry`.
+    pub fn new(
+        config: Config,
+        parts: Parts,
+        registry: &Registry,
+    ) -> Result<(Self, Handle), prometheus::Error> {
+        let Parts {
+            clock,
+            informers,
+            leases,
+            leader_leases,
+            maps,
+            grpc,
+            renewals,
+        } = parts;
+        let unix_time = clock
+            .wall()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        let mut machine = Leader::new(
+            clock.now(),
+            leader::Config {
+                replica: config.replica,
+                about: config.about,
+                lease_duration: config.lease_duration,
+                shards: config.shards,
+                drain_hook_grace: config.drain_hook_grace,
+                unix_time,
+                rules: Rules::default(),
+            },
+        );
+        let metrics = Metrics::register(registry, &config.leader_lease)?;
+        let (snapshot, seen) = watch::channel(Arc::new(machine.snapshot(clock.now())));
+        let coordinator = Self {
+            machine,
+            worker_leases: leases.watch(&informers),
+            worker_lease_view: Arc::new(leases.view(&informers)),
+            leader_leases: leader_leases.watch(&informers),
+            leader_lease: config.leader_lease.clone(),
+            map_changes: maps.watch(&informers),
+            controllers: Controllers::open(&informers, &config.target_selector),
+            requests: Requests::new(leases, leader_leases, config.leader_lease, maps),
+            grpc: Some(grpc),
+            clock,
+            renewals,
+            inputs: VecDeque::new(),
+            leases_synced: false,
+            shard_count: 0,
+            metrics,
+            snapshot,
+            finished: false,
+        };
+        Ok((coordinator, Handle { snapshot: seen }))
+    }
+
+    /// Where its gRPC server listens.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        match &self.grpc {
+            Some(grpc) => grpc.local_address(),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Stands for election, and coordinates when elected, until `shutdown` is asked for and the lead is given up.
+    /// Ask for it when this replica's own worker has left. Sessions end with `stop_grpc`.
+    pub async fn run(mut self, shutdown: Token, stop_grpc: Token) {
+        let Some(grpc) = self.grpc.take() else {
+            return;
+        };
+        let (sessions, mut said) = grpc.start(stop_grpc);
+        let lease_view = Arc::clone(&self.worker_lease_view);
+        let mut next_poll = self.clock.now().mono;
+        let mut next_publish = next_poll;
+        let mut is_leaving = false;
+        self.step(&sessions, Vec::new());
+        while !self.finished {
+            let mut inputs = Vec::new();
+            tokio::select! {
+                () = self.clock.sleep_until(next_poll) => {
+                    next_poll = self.clock.now().mono + POLL;
+                    self.requests.poll_leader_lease();
+                }
+                () = self.clock.sleep_until(next_publish) => {
+                    next_publish = self.clock.now().mono + PUBLISH;
+                    self.publish();
+                }
+                input = next_input(&mut self.requests, &mut self.worker_leases, &mut self.leader_leases,
+                    &self.leader_lease, &mut self.map_changes, &mut said) => inputs.push(input),
+                Ok(()) = self.renewals.changed() => {
+                    inputs.push(Input::OwnRenewal(*self.renewals.borrow_and_update()));
+                }
+                () = self.controllers.changed() => inputs.extend(self.count()),
+                () = lease_view.synced(), if !self.leases_synced => {
+                    self.leases_synced = true;
+                    inputs.extend(self.leases_told());
+                    inputs.push(Input::WorkerLeasesSynced);
+                }
+                () = shutdown.requested(), if !is_leaving => {
+                    is_leaving = true;
+                    inputs.push(Input::ShutdownAsked);
+                }
+                () = self.clock.sleep_until_some(self.machine.poll_timeout()) => {}
+            }
+            while let Some(Some(event)) = said.recv().now_or_never() {
+                inputs.push(input_of(event));
+            }
+            self.step(&sessions, inputs);
+        }
+        self.publish();
+    }
+
+    /// Hands inputs to the machine, or tells it that time has passed, and starts what it asks for.
+    fn step(&mut self, sessions: &Sessions, inputs: Vec<Input>) {
+        let mut inputs = inputs;
+        loop {
+            let now = self.clock.now();
+            let mut actions = Vec::new();
+            inputs.extend(self.count_for_new_map(&inputs));
+            if inputs.is_empty() {
+                self.machine.handle_timeout(now, &mut actions);
+            } else {
+                self.machine.handle_all(now, inputs, &mut actions);
+            }
+            sessions.set_leads(self.machine.leads(now));
+            for action in actions {
+                self.carry_out(sessions, action);
+            }
+            inputs = self.inputs.drain(..).collect();
+            if inputs.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, sessions: &Sessions, action: Action) {
+        match action {
+            Action::DrawIncarnation => {
+                let incarnation = Incarnation::new(Uuid::new_v4().to_string());
+                self.inputs.push_back(Input::IncarnationDrawn(incarnation));
+            }
+            Action::LeaderLease(request) => self.requests.leader_lease(request),
+            Action::WorkerLease(incarnation, request) => {
+                self.requests.worker_lease(incarnation, request);
+            }
+            Action::ListWorkerLeases => self.list_worker_leases(),
+            Action::DeleteWorkerLease(incarnation, record) => {
+                self.requests.delete_worker_lease(incarnation, record);
+            }
+            Action::ReadMap => self.requests.read_map(),
+            Action::WriteMap(write) => self.requests.write_map(write),
+            Action::Send(incarnation, order) => sessions.send(&incarnation, order),
+            Action::CloseSessions => sessions.set_leads(false),
+            Action::Report(report) => {
+                report::log(&report);
+                self.metrics.reported(&report);
+            }
+            Action::Finish => self.finished = true,
+        }
+    }
+
+    fn list_worker_leases(&mut self) {
+        let (view, clock) = (Arc::clone(&self.worker_lease_view), self.clock.clone());
+        self.requests.list_worker_leases(async move {
+            tokio::select! {
+                () = view.refresh() => true,
+                () = clock.sleep(LIST_TIMEOUT) => false,
+            }
+        });
+    }
+
+    /// What the watch of the workers' Leases has told and nobody has taken yet.
+    fn leases_told(&mut self) -> Vec<Input> {
+        let mut told = Vec::new();
+        while let Some((name, seen)) = self.worker_leases.next().now_or_never() {
+            told.extend(worker_lease_seen(&name, seen));
+        }
+        told
+    }
+
+    fn count(&self) -> Option<Input> {
+        (self.shard_count > 0)
+            .then(|| Input::ControllersCounted(self.controllers.count(self.shard_count)))
+    }
+
+    /// The first map, or one with another number of shards, needs another count.
+    fn count_for_new_map(&mut self, inputs: &[Input]) -> Option<Input> {
+        let count = inputs.iter().rev().find_map(|input| match input {
+            Input::MapSeen(map::Seen::Present(map))
+            | Input::MapRead(Some(map::Seen::Present(map)))
+            | Input::MapWritten(Written::Accepted(map)) => Some(map.shard_count()),
+            _ => None,
+        })?;
+        if count == self.shard_count {
+            return None;
+        }
+        self.shard_count = count;
+        self.count()
+    }
+
+    fn publish(&mut self) {
+        let snapshot = self.machine.snapshot(self.clock.now());
+        self.metrics.show(&snapshot);
+        self.snapshot.send_if_modified(|last| {
+            let changed = **last != snapshot;
+            if changed {
+                *last = Arc::new(snapshot);
+            }
+            changed
+        });
+    }
+}
+
+/// The next thing that was watched, answered or said. Dropping the future loses nothing.
+async fn next_input(
+    requests: &mut Requests,
+    worker_leases: &mut LeaseWatch,
+    leader_leases: &mut LeaseWatch,
+    leader_lease: &str,
+    map_changes: &mut MapWatch,
+    said: &mut mpsc::Receiver<SessionEvent>,
+) -> Input {
+    loop {
+        let input = tokio::select! {
+            input = requests.next() => Some(input),
+            (name, seen) = worker_leases.next() => worker_lease_seen(&name, seen),
+            (name, seen) = leader_leases.next() => {
+                (*name == *leader_lease).then_some(Input::LeaderLeaseSeen(seen))
+            }
+            seen = map_changes.next() => Some(Input::MapSeen(seen)),
+            Some(event) = said.recv() => Some(input_of(event)),
+        };
+        if let Some(input) = input {
+            return input;
+        }
+    }
+}
+
+fn worker_lease_seen(name: &str, seen: Seen) -> Option<Input> {
+    let incarnation = name.strip_prefix(WORKER_LEASE_PREFIX)?;
+    Some(Input::WorkerLeaseSeen(Incarnation::new(incarnation), seen))
+}
+
+fn input_of(event: SessionEvent) -> Input {
+    match event {
+        SessionEvent::Said(incarnation, message) => Input::FromWorker(incarnation, message),
+        SessionEvent::Closed(incarnation) => Input::SessionClosed(incarnation),
+    }
+}

@@ -1,0 +1,129 @@
+//! Accepts connections of other replicas: mutual TLS, and who the peer is.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use metashard_runtime::{
+    clock::Clock,
+    log::chain,
+    shutdown::Token,
+    task,
+    tls::{Roots, Subject, peer_subject},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, mpsc},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tonic::transport::server::Connected;
+use tracing::debug;
+
+/// A peer that takes longer to prove itself is dropped.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Handshakes under way at once; more connections wait in the listener's backlog.
+const CONCURRENT_HANDSHAKES: usize = 64;
+
+/// Connections that wait to be served.
+const ACCEPTED: usize = 16;
+
+/// A connection whose peer has shown a certificate of ours.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    stream: TlsStream<TcpStream>,
+    subject: Subject,
+}
+
+/// Accepts connections until `stop`; gives those whose peer has proved itself.
+pub(crate) fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    roots: Roots,
+    clock: Clock,
+    stop: Token,
+) -> mpsc::Receiver<io::Result<Peer>> {
+    let (accepted, incoming) = mpsc::channel(ACCEPTED);
+    task::spawn("accept", async move {
+        let slots = Arc::new(Semaphore::new(CONCURRENT_HANDSHAKES));
+        loop {
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+                return;
+            };
+            let stream = tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        debug!(%error, "connection not accepted");
+                        // Out of file descriptors, most likely: it passes, and must not spin.
+                        clock.sleep(Duration::from_millis(100)).await;
+                        continue;
+                    }
+                },
+                () = stop.requested() => return,
+            };
+            let (acceptor, roots) = (acceptor.clone(), roots.clone());
+            let (clock, accepted) = (clock.clone(), accepted.clone());
+            task::spawn("handshake", async move {
+                let _slot = slot;
+                tokio::select! {
+                    peer = handshake(stream, &acceptor, &roots) => match peer {
+                        Ok(peer) => drop(accepted.send(Ok(peer)).await),
+                        Err(error) => debug!(error = chain(&error), "peer refused"),
+                    },
+                    () = clock.sleep(HANDSHAKE_TIMEOUT) => debug!("peer too slow to prove itself"),
+                }
+            });
+        }
+    });
+    incoming
+}
+
+async fn handshake(stream: TcpStream, acceptor: &TlsAcceptor, roots: &Roots) -> io::Result<Peer> {
+    stream.set_nodelay(true)?;
+    let stream = acceptor.accept(stream).await?;
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let subject = peer_subject(roots, certificates).map_err(io::Error::other)?;
+    Ok(Peer { stream, subject })
+}
+
+impl Connected for Peer {
+    type ConnectInfo = Subject;
+
+    fn connect_info(&self) -> Subject {
+        self.subject.clone()
+    }
+}
+
+impl AsyncRead for Peer {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Peer {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
