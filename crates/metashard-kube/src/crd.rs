@@ -7,7 +7,7 @@ use http::Method;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use crate::{
-    client::{Call, Clients, encode_query},
+    client::{Call, Clients},
     discovery::crd_resource,
     error::{Cause, Error},
     identity::Identity,
@@ -90,33 +90,42 @@ pub async fn install(
     Ok(Installed::Created)
 }
 
-/// Waits until the objects of `crd` can be listed.
+/// Waits until the API server takes objects of `crd`, which it does some time after it lists them.
 async fn served(clients: &Clients, crd: &CustomResourceDefinition) -> Result<(), Error> {
-    let versions = &crd.spec.versions;
-    let version = versions
-        .iter()
-        .find(|version| version.served)
-        .map_or("v1", |version| &version.name);
-    let mut target = format!(
-        "/apis/{}/{version}/{}",
-        crd.spec.group, crd.spec.names.plural
-    );
-    encode_query(&mut target, "limit", "1");
     let identity = Identity::process();
+    let target = crd_resource().object_path(None, name(crd));
     let deadline = clients.clock().now().mono + ESTABLISH_TIMEOUT;
     loop {
-        match clients
+        let error = match clients
             .general()
             .call(Call::get(&identity, target.clone()))
             .await
         {
-            // Not allowed to list them: it is served.
+            Ok(answer) if is_established(&answer.body) => return Ok(()),
+            // Not allowed to look: whoever writes the first object will see.
             Err(error) if error.is_forbidden() => return Ok(()),
-            Err(error) if clients.clock().now().mono >= deadline => return Err(error),
-            Err(_) => clients.clock().sleep(ESTABLISH_POLL).await,
-            Ok(_) => return Ok(()),
+            Ok(answer) => Error {
+                method: answer.method,
+                path: answer.path,
+                cause: Cause::Answer("the CRD is not established".to_owned()),
+            },
+            Err(error) => error,
+        };
+        if clients.clock().now().mono >= deadline {
+            return Err(error);
         }
+        clients.clock().sleep(ESTABLISH_POLL).await;
     }
+}
+
+fn is_established(body: &[u8]) -> bool {
+    let crd = serde_json::from_slice::<CustomResourceDefinition>(body).ok();
+    let conditions = crd
+        .and_then(|crd| crd.status?.conditions)
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
 
 async fn read(clients: &Clients, name: &str) -> Result<(), Error> {

@@ -28,6 +28,8 @@ use crate::{
 
 /// A map of 4,096 shards is up to 512 KiB long, so it gets more time than a Lease.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// The API server holds a create up for 2 s while the CRD is younger than that.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The ShardMap of one namespace. Cheap to clone.
 #[derive(Clone)]
@@ -104,6 +106,11 @@ impl ShardMaps {
     }
 
     async fn call(&self, method: Method, body: Bytes) -> Result<Map, Error> {
+        let timeout = if method == Method::POST {
+            CREATE_TIMEOUT
+        } else {
+            TIMEOUT
+        };
         let mut target = match method {
             Method::POST => self.resource.collection_path(Some(&self.namespace)),
             _ => self
@@ -113,7 +120,7 @@ impl ShardMaps {
         encode_query(
             &mut target,
             "timeout",
-            &format!("{}ms", TIMEOUT.as_millis()),
+            &format!("{}ms", timeout.as_millis()),
         );
         let identity = Identity::process();
         let answer = self
@@ -122,7 +129,7 @@ impl ShardMaps {
             .call(
                 Call::new(&identity, method, target)
                     .body(body)
-                    .within(TIMEOUT),
+                    .within(timeout),
             )
             .await?;
         to_map(&*object(&answer)?).map_err(|error| Error {
