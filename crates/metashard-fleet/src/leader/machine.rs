@@ -297,6 +297,10 @@ impl Leader {
         out.extend(actions.into_iter().map(Action::from));
 
         let has_news = self.membership.refresh(now) || has_news;
+        if self.table.is_unknown() && self.election.phase() != Phase::Stopped {
+            // A watch shows what there is; that there is no map, only a read tells.
+            out.extend(self.table.advance(now));
+        }
         if self.election.may_lead(now)
             && let Verdict::Deposed = self.lead(now, has_news, out)
         {
@@ -448,7 +452,8 @@ impl Leader {
     fn next_wake(&self, now: Now) -> Option<MonoTime> {
         let wake = earliest(self.election.poll_timeout(), self.membership.poll_timeout());
         if !self.election.may_lead(now) {
-            return wake;
+            let table = self.table.poll_timeout();
+            return earliest(wake, table.filter(|_| self.table.is_unknown()));
         }
         let lead = match &self.lead {
             Lead::Idle | Lead::Acquiring { .. } => None,

@@ -57,6 +57,11 @@ impl Table {
         }
     }
 
+    /// Whether neither a map nor its absence has been seen.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.newest.is_none()
+    }
+
     /// Whether, as far as is known, nobody has led yet.
     pub(crate) fn nobody_led_yet(&self) -> bool {
         match &self.newest {

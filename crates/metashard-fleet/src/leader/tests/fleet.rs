@@ -52,6 +52,7 @@ pub(super) struct Fleet {
 
 pub(super) struct Replica {
     pub(super) leader: Leader,
+    pub(super) config: Config,
     pub(super) is_alive: bool,
     pub(super) has_finished: bool,
     /// What its own Lease says.
@@ -97,7 +98,8 @@ impl Fleet {
                 rules,
             };
             fleet.replicas.push(Replica {
-                leader: Leader::new(now, config),
+                leader: Leader::new(now, config.clone()),
+                config,
                 is_alive: true,
                 has_finished: false,
                 renewing_since: Some(now.mono),

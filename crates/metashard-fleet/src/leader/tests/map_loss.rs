@@ -9,7 +9,7 @@ use metashard_api::{
 
 use super::fleet::{DURATION, Fleet, N_SHARDS};
 use crate::{
-    leader::{Input, Report},
+    leader::{Input, Leader, Report},
     map,
     record::Holder,
     rules::Rules,
@@ -139,6 +139,19 @@ fn candidate_that_saw_a_loss_mended_by_another_does_not_mend_it_again() {
     assert_eq!(fleet.leaders(), [1 - leader]);
     assert!(!fleet.reports.contains(&Report::MapLost));
     assert!(matches!(fleet.worker_holder("c"), Holder::Member(..)));
+}
+
+#[test]
+fn candidate_that_no_watch_shows_a_map_reads_that_there_is_none() {
+    let mut fleet = Fleet::new(1, Rules::default());
+    fleet.server.delete_map();
+    let config = fleet.replicas[0].config.clone();
+    fleet.replicas[0].leader = Leader::new(fleet.now, config);
+
+    fleet.run(Duration::from_secs(6));
+
+    assert_eq!(fleet.leaders(), [0]);
+    assert_eq!(fleet.server.spec().shard_count, N_SHARDS);
 }
 
 #[test]
