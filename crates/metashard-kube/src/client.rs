@@ -14,6 +14,7 @@ use bytes::Bytes;
 use metashard_api::resource::Resource;
 use metashard_reconcile::object::Object;
 use metashard_runtime::clock::Clock;
+use serde::Deserialize;
 
 pub use self::config::{Error as ConnectError, Options};
 pub(crate) use self::{
@@ -79,6 +80,23 @@ impl Clients {
         &self.0.host
     }
 
+    /// Asks the API server for its version, such as `v1.36.3`.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be reached or refuses.
+    pub async fn version(&self) -> Result<String, Error> {
+        let identity = Identity::process();
+        let call = Call::get(&identity, "/version".to_owned()).within(READ_TIMEOUT);
+        let answer = self.0.general.call(call).await?;
+        let version = serde_json::from_slice::<Version>(&answer.body).map_err(|error| Error {
+            method: answer.method,
+            path: answer.path,
+            cause: Cause::Answer(error.to_string()),
+        })?;
+        Ok(version.git_version)
+    }
+
     /// Reads one object from the API server, past all caches; `None` if it does not exist.
     ///
     /// # Errors
@@ -127,6 +145,13 @@ impl Clients {
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
+}
+
+/// The answer of `/version`, as far as it matters.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    git_version: String,
 }
 
 impl fmt::Debug for Clients {
