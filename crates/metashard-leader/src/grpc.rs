@@ -2,8 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, io,
-    net::SocketAddr,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -11,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use metashard_api::id::{Incarnation, ReplicaId};
+use metashard_api::{
+    id::{Incarnation, ReplicaId},
+    shard_map::MAX_SHARDS,
+};
 use metashard_fleet::message::{FromLeader, FromWorker};
 use metashard_proto::{MAX_MESSAGE_BYTES, wire};
 use metashard_runtime::{
@@ -19,17 +21,16 @@ use metashard_runtime::{
     log::chain,
     shutdown::Token,
     task,
-    tls::{self, Authority, Roots, Subject, server_config},
+    tls::{self, Authority, Subject},
 };
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::mpsc};
-use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 use tracing::{debug, warn};
 use wire::fleet_server::{Fleet, FleetServer};
 
-use crate::tls::accept;
+use crate::tls::{Own, accept};
 
 /// How often a silent connection is probed, and how long an answer may take.
 const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(5));
@@ -37,8 +38,9 @@ const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_sec
 /// Streams of one connection: a worker needs one.
 const MAX_STREAMS: u32 = 100;
 
-/// Orders that wait for a slow worker. A worker that is behind by more has its session closed, and says Hello anew.
-const OUTBOX: usize = 1024;
+/// Orders that wait for a slow worker: room for one of each kind for every shard, since a first map gives all shards to
+/// one worker at once. A worker that is behind by more has its session closed, and says Hello anew.
+const OUTBOX: usize = 3 * MAX_SHARDS as usize;
 
 /// Messages of all workers that wait for the leader machine; workers wait once it is full.
 const INBOX: usize = 256;
@@ -65,56 +67,32 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 struct Open {
     number: u64,
-    orders: mpsc::Sender<Result<wire::LeaderMessage, Status>>,
+    orders: Orders,
 }
+
+type Orders = mpsc::Sender<Result<wire::LeaderMessage, Status>>;
 
 /// The listening server.
 pub struct GrpcServer {
     listener: TcpListener,
-    acceptor: TlsAcceptor,
-    roots: Roots,
-    clock: Clock,
+    own: Own,
     sessions: Arc<Sessions>,
     events: mpsc::Receiver<SessionEvent>,
 }
 
-/// Why the server cannot listen.
-#[derive(Debug, thiserror::Error)]
-pub enum BindError {
-    /// The address is taken or not ours.
-    #[error("listen for gRPC on {address}")]
-    Listen {
-        /// The address.
-        address: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Its own certificate cannot be used.
-    #[error("make the gRPC server's certificate")]
-    Certificate(#[from] tls::Error),
-}
-
 impl GrpcServer {
-    /// Listens on `address`; serves nobody yet.
+    /// Will serve the connections of `listener`, as `subject`; serves nobody yet.
     ///
     /// # Errors
     ///
-    /// When it cannot listen there, or `authority` issues no usable certificate.
-    pub async fn bind(
-        address: &str,
-        authority: &Authority,
+    /// When `authority` issues no usable certificate.
+    pub fn new(
+        listener: TcpListener,
+        authority: &Arc<Authority>,
         subject: &Subject,
         clock: Clock,
-    ) -> Result<Self, BindError> {
-        let roots = Roots::from_pem(authority.cert_pem())?;
-        let own = authority.issue(subject, clock.wall())?;
-        let acceptor = TlsAcceptor::from(Arc::new(server_config(&roots, &own)?));
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| BindError::Listen {
-                address: address.to_owned(),
-                source,
-            })?;
+    ) -> Result<Self, tls::Error> {
+        let own = Own::new(Arc::clone(authority), subject.clone(), clock)?;
         let (sender, events) = mpsc::channel(INBOX);
         let sessions = Arc::new(Sessions {
             open: Mutex::default(),
@@ -124,33 +102,16 @@ impl GrpcServer {
         });
         Ok(Self {
             listener,
-            acceptor,
-            roots,
-            clock,
+            own,
             sessions,
             events,
         })
     }
 
-    /// Where it listens.
-    ///
-    /// # Errors
-    ///
-    /// When the system does not say.
-    pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
     /// Starts to serve, until `stop`.
     pub(crate) fn start(self, stop: Token) -> (Arc<Sessions>, mpsc::Receiver<SessionEvent>) {
         let sessions = Arc::clone(&self.sessions);
-        let incoming = accept(
-            self.listener,
-            self.acceptor,
-            self.roots,
-            self.clock,
-            stop.clone(),
-        );
+        let incoming = accept(self.listener, self.own, stop.clone());
         let service = FleetServer::new(Service(self.sessions))
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -183,9 +144,12 @@ impl fmt::Debug for GrpcServer {
 impl Sessions {
     /// Takes sessions from now on, or ends all and takes none.
     pub(crate) fn set_leads(&self, leads: bool) {
+        let mut open = self.open.lock();
         self.leads.store(leads, Ordering::Release);
         if !leads {
-            self.open.lock().clear();
+            for session in std::mem::take(&mut *open).into_values() {
+                session.end(Status::unavailable("this replica leads no more"));
+            }
         }
     }
 
@@ -201,29 +165,44 @@ impl Sessions {
         }
     }
 
+    /// Opens a session with its Hello, unless the lead was lost since it was asked for: nobody would ever speak on it.
+    ///
+    /// `room` is for the Hello. That it is told under the lock keeps Hellos and ends in the order in which they count.
     fn open(
         &self,
+        hello: FromWorker,
         incarnation: &Incarnation,
-        orders: mpsc::Sender<Result<wire::LeaderMessage, Status>>,
-    ) -> u64 {
+        orders: Orders,
+        room: mpsc::Permit<'_, SessionEvent>,
+    ) -> Option<u64> {
+        let mut open = self.open.lock();
+        if !self.leads.load(Ordering::Acquire) {
+            return None;
+        }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        // A newer session of the same incarnation replaces the older, whose stream ends with its sender.
-        self.open
-            .lock()
-            .insert(incarnation.clone(), Open { number, orders });
-        number
+        let older = open.insert(incarnation.clone(), Open { number, orders });
+        if let Some(older) = older {
+            older.end(Status::aborted("replaced by a newer session"));
+        }
+        room.send(SessionEvent::Said(incarnation.clone(), hello));
+        Some(number)
     }
 
-    /// Whether this was the newest session of its incarnation.
-    fn close(&self, incarnation: &Incarnation, number: u64) -> bool {
+    /// Closes a session, and tells so unless a newer one has replaced it.
+    fn close(&self, incarnation: &Incarnation, number: u64, room: mpsc::Permit<'_, SessionEvent>) {
         let mut open = self.open.lock();
-        match open.get(incarnation) {
-            Some(newest) if newest.number != number => false,
-            Some(_) | None => {
-                open.remove(incarnation);
-                true
-            }
+        let newest = open.get(incarnation).map(|newest| newest.number);
+        if newest.is_none_or(|newest| newest == number) {
+            open.remove(incarnation);
+            room.send(SessionEvent::Closed(incarnation.clone()));
         }
+    }
+}
+
+impl Open {
+    /// Ends the stream. One that has no room for the reason ends without.
+    fn end(self, reason: Status) {
+        drop(self.orders.try_send(Err(reason)));
     }
 }
 
@@ -237,8 +216,9 @@ impl Fleet for Service {
         &self,
         request: Request<Streaming<wire::WorkerMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
+        let not_leader = || Status::failed_precondition("this replica does not lead");
         if !self.0.leads.load(Ordering::Acquire) {
-            return Err(Status::failed_precondition("this replica does not lead"));
+            return Err(not_leader());
         }
         let peer = request
             .extensions()
@@ -251,10 +231,15 @@ impl Fleet for Service {
             .ok_or_else(|| Status::invalid_argument("the session ended before its Hello"))?;
         let incarnation = check_hello(&hello, &peer)?;
         let (orders, stream) = mpsc::channel(OUTBOX);
-        let number = self.0.open(&incarnation, orders);
+        let room = self.0.events.reserve().await;
+        let room = room.map_err(|_| Status::unavailable("this replica ends"))?;
+        let number = self
+            .0
+            .open(hello, &incarnation, orders, room)
+            .ok_or_else(not_leader)?;
         let sessions = Arc::clone(&self.0);
         task::spawn("session", async move {
-            listen(&sessions, &incarnation, number, hello, said).await;
+            listen(&sessions, &incarnation, number, said).await;
         });
         Ok(Response::new(ReceiverStream::new(stream)))
     }
@@ -284,26 +269,25 @@ async fn listen(
     sessions: &Sessions,
     incarnation: &Incarnation,
     number: u64,
-    hello: FromWorker,
     mut said: Streaming<wire::WorkerMessage>,
 ) {
-    let mut message = Some(hello);
-    while let Some(known) = message {
-        let event = SessionEvent::Said(incarnation.clone(), known);
-        if sessions.events.send(event).await.is_err() {
-            return;
-        }
-        message = match next(&mut said).await {
-            Ok(message) => message,
+    loop {
+        match next(&mut said).await {
+            Ok(Some(message)) => {
+                let event = SessionEvent::Said(incarnation.clone(), message);
+                if sessions.events.send(event).await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => break,
             Err(status) => {
                 debug!(%incarnation, %status, "session broke");
-                None
+                break;
             }
-        };
+        }
     }
-    if sessions.close(incarnation, number) {
-        let event = SessionEvent::Closed(incarnation.clone());
-        drop(sessions.events.send(event).await);
+    if let Ok(room) = sessions.events.reserve().await {
+        sessions.close(incarnation, number, room);
     }
 }
 

@@ -10,5 +10,6 @@ mod report;
 mod requests;
 mod service;
 mod tls;
+pub mod witness;
 
 pub use service::{Config, Coordinator, Handle, Parts};

@@ -1,6 +1,6 @@
 //! The driver of the leader machine. All decisions are `metashard_fleet::leader`'s.
 
-use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use metashard_api::{
@@ -170,18 +170,6 @@ impl Coordinator {
         Ok((coordinator, Handle { snapshot: seen }))
     }
 
-    /// Where its gRPC server listens.
-    ///
-    /// # Errors
-    ///
-    /// When the system does not say.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        match &self.grpc {
-            Some(grpc) => grpc.local_address(),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-
     /// Stands for election, and coordinates when elected, until `shutdown` is asked for and the lead is given up.
     /// Ask for it when this replica's own worker has left. Sessions end with `stop_grpc`.
     pub async fn run(mut self, shutdown: Token, stop_grpc: Token) {
@@ -206,7 +194,13 @@ impl Coordinator {
                     self.publish();
                 }
                 input = next_input(&mut self.requests, &mut self.worker_leases, &mut self.leader_leases,
-                    &self.leader_lease, &mut self.map_changes, &mut said) => inputs.push(input),
+                    &self.leader_lease, &mut self.map_changes, &mut said) => {
+                    if input == Input::WorkerLeasesListed(true) {
+                        // What the list showed comes before that it has come.
+                        inputs.extend(self.leases_told());
+                    }
+                    inputs.push(input);
+                }
                 Ok(()) = self.renewals.changed() => {
                     inputs.push(Input::OwnRenewal(*self.renewals.borrow_and_update()));
                 }

@@ -1,11 +1,11 @@
 //! Accepts connections of other replicas: mutual TLS, and who the peer is.
 
 use std::{
-    io,
+    fmt, io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use metashard_runtime::{
@@ -13,8 +13,9 @@ use metashard_runtime::{
     log::chain,
     shutdown::Token,
     task,
-    tls::{Roots, Subject, peer_subject},
+    tls::{Authority, Error, Roots, Subject, peer_subject, server_config},
 };
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -22,7 +23,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tonic::transport::server::Connected;
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// A peer that takes longer to prove itself is dropped.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,6 +34,20 @@ const CONCURRENT_HANDSHAKES: usize = 64;
 /// Connections that wait to be served.
 const ACCEPTED: usize = 16;
 
+/// What this replica shows to those who connect. Its certificate is made anew before it runs out.
+pub(crate) struct Own {
+    authority: Arc<Authority>,
+    subject: Subject,
+    roots: Roots,
+    clock: Clock,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    acceptor: TlsAcceptor,
+    renew_at: SystemTime,
+}
+
 /// A connection whose peer has shown a certificate of ours.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -40,15 +55,70 @@ pub(crate) struct Peer {
     subject: Subject,
 }
 
+impl Own {
+    /// Has `authority` issue a certificate for `subject`.
+    ///
+    /// # Errors
+    ///
+    /// When it issues no usable one.
+    pub(crate) fn new(
+        authority: Arc<Authority>,
+        subject: Subject,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let roots = Roots::from_pem(authority.cert_pem())?;
+        let current = Mutex::new(issue(&authority, &subject, &roots, &clock)?);
+        Ok(Self {
+            authority,
+            subject,
+            roots,
+            clock,
+            current,
+        })
+    }
+
+    /// With a certificate that counts for a while yet.
+    fn acceptor(&self) -> TlsAcceptor {
+        let mut current = self.current.lock();
+        if self.clock.wall() >= current.renew_at {
+            match issue(&self.authority, &self.subject, &self.roots, &self.clock) {
+                Ok(renewed) => *current = renewed,
+                Err(error) => warn!(error = chain(&error), "gRPC certificate not renewed"),
+            }
+        }
+        current.acceptor.clone()
+    }
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Own")
+            .field("subject", &self.subject)
+            .finish_non_exhaustive()
+    }
+}
+
+fn issue(
+    authority: &Authority,
+    subject: &Subject,
+    roots: &Roots,
+    clock: &Clock,
+) -> Result<Current, Error> {
+    let certificate = authority.issue(subject, clock.wall())?;
+    Ok(Current {
+        renew_at: certificate.validity()?.renew_at(),
+        acceptor: TlsAcceptor::from(Arc::new(server_config(roots, &certificate)?)),
+    })
+}
+
 /// Accepts connections until `stop`; gives those whose peer has proved itself.
 pub(crate) fn accept(
     listener: TcpListener,
-    acceptor: TlsAcceptor,
-    roots: Roots,
-    clock: Clock,
+    own: Own,
     stop: Token,
 ) -> mpsc::Receiver<io::Result<Peer>> {
     let (accepted, incoming) = mpsc::channel(ACCEPTED);
+    let (clock, roots) = (own.clock.clone(), own.roots.clone());
     task::spawn("accept", async move {
         let slots = Arc::new(Semaphore::new(CONCURRENT_HANDSHAKES));
         loop {
@@ -67,7 +137,7 @@ pub(crate) fn accept(
                 },
                 () = stop.requested() => return,
             };
-            let (acceptor, roots) = (acceptor.clone(), roots.clone());
+            let (acceptor, roots) = (own.acceptor(), roots.clone());
             let (clock, accepted) = (clock.clone(), accepted.clone());
             task::spawn("handshake", async move {
                 let _slot = slot;

@@ -13,6 +13,9 @@ use metashard_runtime::clock::Clock;
 
 use crate::{dispatch::Dispatcher, metrics::Metrics};
 
+/// Default of [`Config::max_syncs`]: more than hooks that answer in milliseconds need, few enough for memory.
+pub const MAX_SYNCS: u32 = 256;
+
 /// How this worker runs controllers.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -20,7 +23,7 @@ pub struct Config {
     pub replica: ReplicaId,
     /// Syncs of one controller at once: `--workers`, default 5.
     pub workers: u32,
-    /// Syncs of all controllers at once; default 256.
+    /// Syncs of all controllers at once; default [`MAX_SYNCS`].
     pub max_syncs: u32,
     /// Text of `--target-label-selector`: which controllers are served; empty: all.
     pub target_selector: String,

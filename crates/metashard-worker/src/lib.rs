@@ -19,4 +19,4 @@ pub mod shards;
 mod tenure;
 mod triggers;
 
-pub use context::Config;
+pub use context::{Config, MAX_SYNCS};

@@ -1,0 +1,171 @@
+//! The configuration: what the flags say, checked, without texts to parse.
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use metashard_api::{id::ReplicaId, selector::Selector};
+use metashard_runtime::log;
+use metashard_status::{address::Address, service};
+
+use crate::options::Role;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) kube: Kube,
+    pub(crate) worker: Worker,
+    pub(crate) fleet: Fleet,
+    pub(crate) status: service::Config,
+    pub(crate) log: log::Options,
+    /// What was given and does nothing.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// How the API server is reached, and what is told to it.
+#[derive(Debug)]
+pub(crate) struct Kube {
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Requests per second; `None`: unlimited.
+    pub(crate) qps: Option<f64>,
+    pub(crate) burst: Option<u32>,
+    pub(crate) discovery_interval: Duration,
+    /// Per object and second.
+    pub(crate) events_qps: f64,
+    pub(crate) events_burst: u32,
+}
+
+/// How controllers are run.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    /// Syncs of one controller at once.
+    pub(crate) workers: u32,
+    pub(crate) flush_interval: Duration,
+    /// Which controllers are served.
+    pub(crate) target_selector: Selector,
+}
+
+/// How replicas share the work.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) replica: ReplicaId,
+    pub(crate) system_namespace: String,
+    pub(crate) leader_lease: String,
+    pub(crate) grpc_address: Address,
+    /// `None`: found out.
+    pub(crate) advertise_address: Option<String>,
+    pub(crate) role: Role,
+    pub(crate) shards: u16,
+    pub(crate) lease_duration: Duration,
+    pub(crate) drain_hook_grace: Duration,
+    pub(crate) shutdown_grace: Duration,
+}
+
+/// What `--print-config` prints: a line for each setting, by the name of its flag.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kube,
+            worker,
+            fleet,
+            status,
+            log,
+            warnings,
+        } = self;
+        for (name, value) in kube
+            .settings()
+            .into_iter()
+            .chain(worker.settings())
+            .chain(fleet.settings())
+        {
+            writeln!(f, "{name}: {value}")?;
+        }
+        writeln!(f, "metrics-address: {}", address(status.metrics.as_ref()))?;
+        writeln!(
+            f,
+            "health-probe-bind-address: {}",
+            address(status.health.as_ref())
+        )?;
+        writeln!(f, "log: {log:?}")?;
+        warnings
+            .iter()
+            .try_for_each(|warning| writeln!(f, "# {warning}"))
+    }
+}
+
+type Settings = Vec<(&'static str, String)>;
+
+impl Kube {
+    fn settings(&self) -> Settings {
+        let Self {
+            kubeconfig,
+            qps,
+            burst,
+            discovery_interval,
+            events_qps,
+            events_burst,
+        } = self;
+        let path = kubeconfig.as_ref().map(|path| path.display().to_string());
+        let number = |number: Option<String>| number.unwrap_or_else(|| "unlimited".to_owned());
+        vec![
+            ("kubeconfig", path.unwrap_or_else(|| "found".to_owned())),
+            ("client-go-qps", number(qps.map(|qps| qps.to_string()))),
+            (
+                "client-go-burst",
+                number(burst.map(|burst| burst.to_string())),
+            ),
+            ("discovery-interval", format!("{discovery_interval:?}")),
+            ("events-qps", events_qps.to_string()),
+            ("events-burst", events_burst.to_string()),
+        ]
+    }
+}
+
+impl Worker {
+    fn settings(&self) -> Settings {
+        let Self {
+            workers,
+            flush_interval,
+            target_selector,
+        } = self;
+        vec![
+            ("workers", workers.to_string()),
+            ("cache-flush-interval", format!("{flush_interval:?}")),
+            ("target-label-selector", target_selector.to_string()),
+        ]
+    }
+}
+
+impl Fleet {
+    fn settings(&self) -> Settings {
+        let Self {
+            replica,
+            system_namespace,
+            leader_lease,
+            grpc_address,
+            advertise_address,
+            role,
+            shards,
+            lease_duration,
+            drain_hook_grace,
+            shutdown_grace,
+        } = self;
+        let advertised = advertise_address
+            .clone()
+            .unwrap_or_else(|| "found".to_owned());
+        vec![
+            ("replica-name", replica.to_string()),
+            ("system-namespace", system_namespace.clone()),
+            ("leader-election-id", leader_lease.clone()),
+            ("grpc-address", grpc_address.to_string()),
+            ("advertise-address", advertised),
+            ("role", role.to_string()),
+            ("shards", shards.to_string()),
+            ("lease-duration", format!("{lease_duration:?}")),
+            ("drain-hook-grace", format!("{drain_hook_grace:?}")),
+            ("shutdown-grace-period", format!("{shutdown_grace:?}")),
+        ]
+    }
+}
+
+fn address(address: Option<&Address>) -> String {
+    address.map_or_else(|| "0".to_owned(), Address::to_string)
+}

@@ -1,0 +1,46 @@
+//! How controllers are run.
+
+use std::time::Duration;
+
+use clap::Args;
+use metashard_api::selector::Selector;
+
+use super::value::{self, Error};
+use crate::config;
+
+/// How controllers are run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Syncs of one controller at once.
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) workers: u32,
+    /// How often every parent is synced though nothing changed.
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = value::duration)]
+    pub(crate) cache_flush_interval: Duration,
+    /// Serve only controllers whose labels match, as in `kubectl -l`. Default: all.
+    #[arg(
+        long,
+        value_name = "SELECTOR",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) target_label_selector: String,
+}
+
+impl Options {
+    pub(super) fn check(self) -> Result<config::Worker, Error> {
+        let Self {
+            workers,
+            cache_flush_interval,
+            target_label_selector,
+        } = self;
+        let selector: Selector = target_label_selector
+            .parse()
+            .map_err(|error| Error::new("target-label-selector", format!("{error}")))?;
+        Ok(config::Worker {
+            workers,
+            flush_interval: cache_flush_interval,
+            target_selector: selector,
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! What has to be there before a replica can take part: the API server, the namespace, the CRDs, an address.
+
+use std::{
+    net::{IpAddr, SocketAddr, UdpSocket},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use metashard_api::{crd, id::Incarnation};
+use metashard_kube::{
+    client::Clients,
+    crd::{Installed, Missing, install, missing},
+    system::ensure_namespace,
+};
+use metashard_runtime::{clock::Clock, log::chain};
+use tracing::{info, warn};
+use uuid::Uuid;
+
+/// Attempts to reach the API server, and the pause between two: the peer's, made for service meshes whose proxy starts
+/// later than the process.
+const ATTEMPTS: (u32, Duration) = (6, Duration::from_secs(5));
+
+/// Waits until the API server answers.
+pub(crate) async fn reach(clients: &Clients, clock: &Clock) -> anyhow::Result<()> {
+    for attempt in 1..=ATTEMPTS.0 {
+        match clients.version().await {
+            Ok(version) => {
+                info!(version, "Communication with K8s API server successful");
+                return Ok(());
+            }
+            Err(error) => warn!(attempt, error = chain(&error), "API server not reached"),
+        }
+        if attempt < ATTEMPTS.0 {
+            clock.sleep(ATTEMPTS.1).await;
+        }
+    }
+    bail!(
+        "the API server at {} does not answer: check --kubeconfig and the network",
+        clients.host()
+    )
+}
+
+/// Makes what this version brings along, and says what only an administrator can make.
+pub(crate) async fn cluster(clients: &Clients, namespace: &str) -> anyhow::Result<()> {
+    let controllers = [crd::composite_controllers(), crd::decorator_controllers()];
+    let absent = missing(clients, &controllers)
+        .await
+        .context("look for the CRDs of controllers")?;
+    if !absent.is_empty() {
+        return Err(Missing(absent).into());
+    }
+    ensure_namespace(clients, namespace)
+        .await
+        .with_context(|| {
+            format!(
+                "create namespace {namespace}; make it with `kubectl create namespace {namespace}`"
+            )
+        })?;
+    let shard_maps = crd::shard_maps();
+    if install(clients, &shard_maps)
+        .await
+        .context("install the CRD of ShardMaps")?
+        == Installed::NotAllowed
+    {
+        let name = shard_maps.metadata.name.unwrap_or_default();
+        return Err(Missing(vec![name]).into());
+    }
+    Ok(())
+}
+
+/// The address that others reach this replica at: the one it listens on, or, if that is all interfaces, the one that
+/// it reaches the API server from.
+pub(crate) fn advertised(bound: SocketAddr, api_server: &str) -> anyhow::Result<String> {
+    let host: IpAddr = if bound.ip().is_unspecified() {
+        route_to(api_server).context("find the own address; give it with --advertise-address")?
+    } else {
+        bound.ip()
+    };
+    Ok(SocketAddr::new(host, bound.port()).to_string())
+}
+
+/// The local address of the route to `host`. Connecting a datagram socket sends nothing.
+fn route_to(host: &str) -> std::io::Result<IpAddr> {
+    let host = if host.contains(':') {
+        host.to_owned()
+    } else {
+        format!("{host}:443")
+    };
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.connect(host)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// A number that no other replica has, for the jitter of its retries.
+pub(crate) fn seed() -> u64 {
+    Uuid::new_v4().as_u64_pair().0
+}
+
+/// A name for this run of the process in the certificate of its server.
+pub(crate) fn incarnation() -> Incarnation {
+    Incarnation::new(Uuid::new_v4().to_string())
+}
