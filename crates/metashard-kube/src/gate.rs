@@ -35,7 +35,7 @@ pub const LONGEST_WRITE: Duration = Duration::from_secs(10);
 pub const LEAST_AUTHORITY: Duration = Duration::from_millis(100);
 
 /// Writes in flight at once, over all shards; each has a connection of its own.
-const MAX_IN_FLIGHT: usize = 64;
+const MAX_IN_FLIGHT: usize = 32;
 
 /// Lets writes through while they have authority. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -122,8 +122,13 @@ impl Feed {
                 other => return other,
             }
         }
-        let position = self.list_in_pages(serves).await?;
-        self.open(Form::From(&position), None).await
+        let fulfilled = self.served;
+        let listed = self.list_in_pages(serves).await;
+        if listed.is_err() {
+            // The wish is still open, whatever becomes of the watch.
+            self.served = fulfilled;
+        }
+        self.open(Form::From(&listed?), None).await
     }
 
     async fn open(&mut self, form: Form<'_>, serves: Option<u64>) -> Result<Session, Error> {

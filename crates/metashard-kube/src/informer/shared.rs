@@ -189,8 +189,9 @@ impl Shared {
         }
     }
 
-    /// `object` is there. Tells nobody if the same state of it is known already.
+    /// `object` is there. Tells nobody if this state of it, or outside of a list a newer one, is known already.
     pub(crate) fn apply(&self, object: Object, listing: Option<&mut Listing>) {
+        let is_listed = listing.is_some();
         if let Some(listing) = listing {
             forget(&mut listing.unseen, namespace_of(&object), object.name());
         }
@@ -200,10 +201,11 @@ impl Shared {
             .read()
             .get(namespace_of(&object), object.name())
             .cloned();
-        if known
-            .as_ref()
-            .is_some_and(|known| same_state(known, &object))
-        {
+        let is_known = |known: &Object| {
+            // What a list shows is true, even if it is older: the database may have been restored.
+            same_state(known, &object) || (!is_listed && known.is_newer_than(&object))
+        };
+        if known.as_deref().is_some_and(is_known) {
             return;
         }
         let new = Arc::new(object);

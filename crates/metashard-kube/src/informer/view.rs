@@ -13,7 +13,7 @@ use super::{
 use crate::identity::Identity;
 
 /// How long [`View::reach`] waits for an event or a bookmark before it lists.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Which objects, seen with whose rights. Views of equal keys are one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -202,7 +202,7 @@ impl View {
 
     /// Returns once the view shows everything up to `resource_version` (of any object of its resource).
     ///
-    /// It waits for an event or a bookmark that says so, and lists after a second without one.
+    /// It waits for an event or a bookmark that says so, and lists if there is none soon.
     pub async fn reach(&self, resource_version: &str) {
         let patient = tokio::time::timeout(PATIENCE, self.shared.reached(resource_version));
         if patient.await.is_err() {

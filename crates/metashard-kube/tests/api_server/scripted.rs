@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use metashard_kube::{
     identity::Identity,
-    informer::{Informers, ViewKey},
+    informer::{Informers, View, ViewKey},
 };
 use metashard_runtime::task;
 use metashard_testkit::wait::eventually;
@@ -103,53 +103,86 @@ fn watch(expects: &'static str, lines: Vec<String>, stays_open: bool) -> Answer 
     }
 }
 
-/// Runs a view against a script until it shows exactly `names`; returns what it was told and the request lines.
-async fn run(script: Vec<Answer>, names: &[&str]) -> anyhow::Result<(Vec<String>, Vec<String>)> {
-    let n_requests = script.len();
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let folder = tempfile::tempdir()?;
-    let kubeconfig = folder.path().join("kubeconfig");
-    let address = listener.local_addr()?;
-    let text = format!(
-        "{{apiVersion: v1, kind: Config, current-context: c, clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}], \
-         users: [{{name: u, user: {{token: t}}}}], contexts: [{{name: c, context: {{cluster: c, user: u}}}}]}}"
-    );
-    std::fs::write(&kubeconfig, text)?;
-    let (told, mut requests) = mpsc::channel(64);
-    let serving = task::spawn("script", serve(listener, script, told));
-    let clients = connect(kubeconfig, &Registry::new()).await?;
-    let recorder = Arc::new(Recorder::default());
-    let key = ViewKey::new(Identity::process(), Arc::new(config_maps()));
-    let view = Informers::new(&clients).open(key, Some(Arc::clone(&recorder) as _));
+/// A view that is fed by a script.
+struct Scene {
+    view: View,
+    recorder: Arc<Recorder>,
+    serving: tokio::task::JoinHandle<anyhow::Result<()>>,
+    requests: mpsc::Receiver<String>,
+    /// The request lines so far.
+    lines: Vec<String>,
+    _kubeconfig: tempfile::TempDir,
+}
 
-    let mut lines = Vec::new();
-    let result = eventually(SOON, "the end of the script", async || {
-        while let Ok(line) = requests.try_recv() {
-            lines.push(line);
-        }
-        ensure!(!serving.is_finished(), "the script ended early");
-        ensure!(
-            lines.len() == n_requests,
-            "only {} requests: {lines:?}",
-            lines.len()
+impl Scene {
+    async fn start(script: Vec<Answer>) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let folder = tempfile::tempdir()?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let address = listener.local_addr()?;
+        let text = format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}], \
+             users: [{{name: u, user: {{token: t}}}}], contexts: [{{name: c, context: {{cluster: c, user: u}}}}]}}"
         );
-        let mut shown: Vec<_> = view
-            .list()
-            .iter()
-            .map(|object| object.name().to_owned())
-            .collect();
-        shown.sort_unstable();
-        ensure!(shown == names, "it shows {shown:?}");
-        Ok(())
-    })
-    .await;
-    if serving.is_finished() {
-        serving.await??;
-    } else {
-        serving.abort();
+        std::fs::write(&kubeconfig, text)?;
+        let (told, requests) = mpsc::channel(64);
+        let serving = task::spawn("script", serve(listener, script, told));
+        let clients = connect(kubeconfig, &Registry::new()).await?;
+        let recorder = Arc::new(Recorder::default());
+        let key = ViewKey::new(Identity::process(), Arc::new(config_maps()));
+        let view = Informers::new(&clients).open(key, Some(Arc::clone(&recorder) as _));
+        Ok(Self {
+            view,
+            recorder,
+            serving,
+            requests,
+            lines: Vec::new(),
+            _kubeconfig: folder,
+        })
     }
-    result?;
-    Ok((recorder.take(), lines))
+
+    /// Waits until `n_requests` were answered and the view shows exactly `names`; returns what was told since.
+    async fn shows(&mut self, n_requests: usize, names: &[&str]) -> anyhow::Result<Vec<String>> {
+        let result = eventually(SOON, "a step of the script", async || {
+            while let Ok(line) = self.requests.try_recv() {
+                self.lines.push(line);
+            }
+            ensure!(!self.serving.is_finished(), "the script ended early");
+            ensure!(
+                self.lines.len() == n_requests,
+                "only {} requests: {:?}",
+                self.lines.len(),
+                self.lines
+            );
+            let mut shown: Vec<_> = self
+                .view
+                .list()
+                .iter()
+                .map(|object| object.name().to_owned())
+                .collect();
+            shown.sort_unstable();
+            ensure!(shown == names, "it shows {shown:?}");
+            Ok(())
+        })
+        .await;
+        if result.is_err() && self.serving.is_finished() {
+            (&mut self.serving).await??;
+        }
+        result?;
+        Ok(self.recorder.take())
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Runs a view against a script until it shows exactly `names`; returns what it was told.
+async fn run(script: Vec<Answer>, names: &[&str]) -> anyhow::Result<Vec<String>> {
+    let n_requests = script.len();
+    Scene::start(script).await?.shows(n_requests, names).await
 }
 
 #[tokio::test]
@@ -168,7 +201,7 @@ async fn an_object_that_cannot_be_read_is_skipped_and_the_watch_goes_on() -> any
         true,
     )];
 
-    let (told, _) = run(script, &["one", "two"]).await?;
+    let told = run(script, &["one", "two"]).await?;
 
     assert_eq!(told, ["+one", "synced", "+two"]);
     Ok(())
@@ -206,7 +239,7 @@ async fn a_version_that_is_too_old_leads_to_a_list_and_no_false_events() -> anyh
         ),
     ];
 
-    let (told, _) = run(script, &["one"]).await?;
+    let told = run(script, &["one"]).await?;
 
     assert_eq!(told, ["+one", "+two", "synced", "-two"]);
     Ok(())
@@ -261,7 +294,7 @@ async fn nothing_is_deleted_by_a_list_that_was_cut_and_a_second_cut_leads_to_pag
         ),
     ];
 
-    let (told, _) = run(script, &["one", "three", "two"]).await?;
+    let told = run(script, &["one", "three", "two"]).await?;
 
     assert_eq!(told, ["+one", "+two", "synced", "+three"]);
     Ok(())
@@ -293,7 +326,7 @@ async fn a_database_that_went_back_is_noticed_and_listed_without_false_deletions
         ),
     ];
 
-    let (told, _) = run(script, &["one", "three", "two"]).await?;
+    let told = run(script, &["one", "three", "two"]).await?;
 
     assert_eq!(told, ["+one", "+two", "synced", "~one", "~two", "+three"]);
     Ok(())
@@ -320,8 +353,40 @@ async fn a_streaming_list_without_an_end_is_given_up_for_pages() -> anyhow::Resu
         ),
     ];
 
-    let (told, _) = run(script, &["two"]).await?;
+    let told = run(script, &["two"]).await?;
 
     assert_eq!(told, ["+one", "-one", "synced", "+two"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refresh_whose_list_fails_is_fulfilled_by_a_later_one() -> anyhow::Result<()> {
+    let page = |names: &[&str]| {
+        let items: Vec<_> = names.iter().map(|name| object(name, 1)).collect();
+        vec![format!(
+            r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{}]}}"#,
+            items.join(",")
+        )]
+    };
+    let refused = |expects, status| Answer {
+        expects,
+        status,
+        lines: vec![],
+        stays_open: false,
+    };
+    let mut scene = Scene::start(vec![
+        refused("sendInitialEvents=true", "422 Unprocessable Entity"),
+        watch("limit=500", page(&["one"]), false),
+        watch("resourceVersion=7", vec![], true),
+        refused("limit=500", "500 Internal Server Error"),
+        watch("limit=500", page(&["two"]), false),
+        watch("resourceVersion=7", vec![], true),
+    ])
+    .await?;
+    scene.shows(3, &["one"]).await?;
+
+    tokio::time::timeout(SOON, scene.view.refresh()).await?;
+
+    assert_eq!(scene.shows(6, &["two"]).await?, ["+two", "-one"]);
     Ok(())
 }

@@ -115,6 +115,20 @@ fn what_a_list_does_not_show_is_deleted_only_when_it_is_complete() {
 }
 
 #[test]
+fn an_older_state_counts_only_if_a_list_shows_it() {
+    let (shared, recorder) = listed();
+    shared.apply(object("one", "u1", 8), None);
+    recorder.take();
+
+    shared.apply(object("one", "u1", 7), None);
+    assert_eq!(recorder.take(), Vec::<String>::new());
+    let mut listing = shared.begin_list(1);
+    shared.apply(object("one", "u1", 7), Some(&mut listing));
+
+    assert_eq!(recorder.take(), ["one@8>7"]);
+}
+
+#[test]
 fn an_object_made_anew_unseen_is_a_deletion_and_a_new_object() {
     let (shared, recorder) = listed();
     recorder.take();
