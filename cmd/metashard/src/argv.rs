@@ -46,8 +46,11 @@ pub(crate) fn is_answer(error: &clap::Error) -> bool {
 
 /// The flag without its dashes, with its value if there is one.
 fn flag(arg: &str) -> Option<&str> {
-    let flag = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-'))?;
-    if flag.is_empty() { None } else { Some(flag) }
+    match arg.strip_prefix("--").or_else(|| arg.strip_prefix('-'))? {
+        "" => None,
+        "h" => Some("help"),
+        flag => Some(flag),
+    }
 }
 
 /// Whether the value is the next argument. Flags that can go without one take it after `=` only.

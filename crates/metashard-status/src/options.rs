@@ -9,6 +9,7 @@ use crate::{
 
 /// Flags of this service.
 #[derive(Debug, Clone, Args)]
+#[group(skip)]
 pub struct Options {
     /// Address of /metrics; 0: none.
     #[arg(long, value_name = "ADDRESS", default_value = ":9999")]

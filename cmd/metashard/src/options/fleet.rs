@@ -18,6 +18,7 @@ use crate::config;
 
 /// How replicas share the work.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Name of this replica, unique among the running ones. Default: $POD_NAME, else the host's name and a random suffix.
     #[arg(

@@ -9,6 +9,7 @@ use crate::config;
 
 /// How the API server is reached, and what is told to it.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Path of a kubeconfig. Default: $KUBECONFIG, else the Pod's ServiceAccount, else ~/.kube/config.
     #[arg(

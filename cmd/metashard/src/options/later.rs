@@ -6,6 +6,7 @@ use super::value::{self, Error};
 
 /// Flags of Metacontroller that have no effect here, or none yet.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Accepted: metashard always elects a leader, with any number of replicas.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",

@@ -9,6 +9,7 @@ use super::value;
 
 /// How to log.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Log for people at a terminal: console form, level debug.
     #[arg(long = "zap-devel", value_name = "BOOL", default_value = "false", hide_default_value = true, num_args = 0..=1,

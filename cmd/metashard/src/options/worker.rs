@@ -10,6 +10,7 @@ use crate::config;
 
 /// How controllers are run.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Syncs of one controller at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
