@@ -33,7 +33,7 @@ mod certificates;
 mod ports;
 mod servers;
 
-use certificates::Certificates;
+use certificates::{Certificates, Files};
 use servers::Servers;
 
 pub use ports::free_port;
@@ -182,7 +182,8 @@ impl Cluster {
         let path = self.folder().join(format!("{user}.kubeconfig"));
         if !path.exists() {
             let files = self.certificates.user(user)?;
-            let text = self.servers.kubeconfig(
+            let text = servers::kubeconfig(
+                self.url(),
                 &self.certificates.authority(),
                 &serde_json::json!({
                     "client-certificate": files.certificate,
@@ -196,11 +197,24 @@ impl Cluster {
 
     fn write_admin_kubeconfig(&self) -> anyhow::Result<()> {
         let path = self.folder().join(format!("{ADMIN}.kubeconfig"));
+        fs::write(&path, self.admin_kubeconfig(self.url()))
+            .with_context(|| format!("write {}", path.display()))
+    }
+
+    /// Text of a kubeconfig file of the administrator that reaches the API server by `url`.
+    pub(crate) fn admin_kubeconfig(&self, url: &str) -> String {
         let user = serde_json::json!({ "token": self.servers.admin_token });
-        let text = self
-            .servers
-            .kubeconfig(&self.certificates.authority(), &user);
-        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+        servers::kubeconfig(url, &self.certificates.authority(), &user)
+    }
+
+    /// The certificate that the API server shows, and its key.
+    pub(crate) fn server_files(&self) -> Files {
+        self.certificates.api_server()
+    }
+
+    /// The certificate of the cluster's authority.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.certificates.authority()
     }
 
     /// Creates a namespace of its own for a test, named `prefix` and a random suffix.

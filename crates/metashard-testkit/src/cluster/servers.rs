@@ -139,25 +139,25 @@ impl Servers {
             .arg("--leader-elect=false");
         Ok(command)
     }
+}
 
-    /// Text of a kubeconfig file; JSON is YAML too.
-    pub(crate) fn kubeconfig(&self, authority: &Path, user: &Value) -> String {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{
-                "name": "testkit",
-                "cluster": { "server": self.url, "certificate-authority": authority },
-            }],
-            "users": [{ "name": "testkit", "user": user }],
-            "contexts": [{
-                "name": "testkit",
-                "context": { "cluster": "testkit", "user": "testkit" },
-            }],
-            "current-context": "testkit",
-        })
-        .to_string()
-    }
+/// Text of a kubeconfig file; JSON is YAML too.
+pub(crate) fn kubeconfig(url: &str, authority: &Path, user: &Value) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "testkit",
+            "cluster": { "server": url, "certificate-authority": authority },
+        }],
+        "users": [{ "name": "testkit", "user": user }],
+        "contexts": [{
+            "name": "testkit",
+            "context": { "cluster": "testkit", "user": "testkit" },
+        }],
+        "current-context": "testkit",
+    })
+    .to_string()
 }
 
 /// Where the API server writes its audit log.
