@@ -164,13 +164,7 @@ impl Cluster {
     /// # Errors
     /// If the client cannot be made.
     pub async fn client(&self, user: &str) -> anyhow::Result<Client> {
-        let kubeconfig =
-            Kubeconfig::read_from(self.kubeconfig(user)?).context("read kubeconfig")?;
-        let config =
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .context("read kubeconfig")?;
-        Client::try_from(config).context("make a client")
+        client_of(&self.kubeconfig(user)?).await
     }
 
     /// Path of a kubeconfig file for `user`: [`ADMIN`], or anybody else, who has no rights but those of every
@@ -366,4 +360,18 @@ impl Drop for Cluster {
             drop(child.wait());
         }
     }
+}
+
+/// A new client from a kubeconfig file. It repeats no request by itself, so that a test sees each failure.
+///
+/// # Errors
+/// If the file cannot be read or the client cannot be made.
+pub async fn client_of(kubeconfig: &Path) -> anyhow::Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).context("read kubeconfig")?;
+    let options = KubeConfigOptions::default();
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .context("read kubeconfig")?;
+    config.default_retry = false;
+    Client::try_from(config).context("make a client")
 }

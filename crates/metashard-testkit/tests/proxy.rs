@@ -2,21 +2,14 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
-    Api, Client,
+    Api,
     api::{ListParams, ObjectMeta, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use metashard_testkit::{
     Cluster,
+    cluster::client_of,
     proxy::{Fault, Proxy},
 };
-
-async fn client(proxy: &Proxy) -> anyhow::Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(proxy.kubeconfig())?;
-    let options = KubeConfigOptions::default();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-    Ok(Client::try_from(config)?)
-}
 
 fn config_map(name: &str) -> ConfigMap {
     ConfigMap {
@@ -32,7 +25,7 @@ fn config_map(name: &str) -> ConfigMap {
 async fn requests_pass_and_are_recorded() -> anyhow::Result<()> {
     let cluster = Cluster::shared().await?;
     let proxy = Proxy::start(cluster)?;
-    let namespaces: Api<Namespace> = Api::all(client(&proxy).await?);
+    let namespaces: Api<Namespace> = Api::all(client_of(&proxy.kubeconfig()).await?);
 
     let list = namespaces.list(&ListParams::default()).await?;
 
@@ -48,10 +41,14 @@ async fn a_lost_answer_is_one_of_a_request_that_was_carried_out() -> anyhow::Res
     let cluster = Cluster::shared().await?;
     let namespace = cluster.namespace("proxy").await?;
     let proxy = Proxy::start(cluster)?;
-    let objects: Api<ConfigMap> = Api::namespaced(client(&proxy).await?, &namespace);
-    proxy.fail(|request| match request.is_write() {
-        true => Fault::LoseAnswer,
-        false => Fault::Pass,
+    let objects: Api<ConfigMap> =
+        Api::namespaced(client_of(&proxy.kubeconfig()).await?, &namespace);
+    proxy.fail(|request| {
+        if request.is_write() {
+            Fault::LoseAnswer
+        } else {
+            Fault::Pass
+        }
     });
 
     let outcome = objects
@@ -71,7 +68,8 @@ async fn a_cut_or_refused_request_changes_nothing_and_healing_ends_it() -> anyho
     let cluster = Cluster::shared().await?;
     let namespace = cluster.namespace("proxy").await?;
     let proxy = Proxy::start(cluster)?;
-    let objects: Api<ConfigMap> = Api::namespaced(client(&proxy).await?, &namespace);
+    let objects: Api<ConfigMap> =
+        Api::namespaced(client_of(&proxy.kubeconfig()).await?, &namespace);
     let create = async |name| {
         objects
             .create(&PostParams::default(), &config_map(name))

@@ -3,16 +3,13 @@
 use std::{fs, path::PathBuf};
 
 use anyhow::Context;
-use kube::{
-    Client,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, config::Kubeconfig};
 use metashard_api::names::SYSTEM_NAMESPACE;
 use metashard_testkit::{
     Cluster,
     apply::{apply, apply_yaml},
     assets::Wanted,
-    cluster::{self, ADMIN},
+    cluster::{self, ADMIN, client_of},
     group::Group,
 };
 use serde_json::json;
@@ -71,12 +68,12 @@ async fn lent(name: &str) -> anyhow::Result<Setting> {
     let path = group.folder().join("kubeconfig");
     let text = serde_json::to_string(&kubeconfig).context("write kubeconfig")?;
     fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    let client = client_of(&path)
         .await
-        .with_context(|| format!("read context {name}"))?;
+        .with_context(|| format!("use context {name}"))?;
     Ok(Setting {
-        place: config.cluster_url.to_string(),
-        client: Client::try_from(config).context("make a client")?,
+        place: format!("context {name}"),
+        client,
         kubeconfig: path,
         // Not the one of an installation that may be there.
         system_namespace: "metashard-demo",
