@@ -8,10 +8,7 @@ mod listmap;
 use metashard_api::names::ANNOTATION_LAST_APPLIED;
 use serde_json::{Map, Value};
 
-use crate::{
-    diff,
-    lastapplied::{self, encode},
-};
+use crate::{diff, lastapplied};
 
 /// Fields of the metadata that only the API server writes.
 pub(crate) const SYSTEM_FIELDS: [&str; 8] = [
@@ -128,21 +125,24 @@ fn merge_maps(
 /// # Errors
 /// When it is not known what was applied last, or the metadata of either object is no map.
 pub fn update(observed: &Value, desired: &Value) -> Result<Updated, Error> {
-    let text = lastapplied::text_of(observed);
     let last = lastapplied::read(observed)?;
     let mut desired = desired.clone();
     lastapplied::strip(&mut desired);
-    let same_wish = last
-        .as_ref()
-        .is_some_and(|last| diff::equal(last, &desired));
+    let is_last = |wish: &Value| last.as_ref().is_some_and(|last| diff::equal(last, wish));
+    let mut same_wish = is_last(&desired);
+    let mut text = None;
+    if !same_wish {
+        let (record, written) = lastapplied::record(&desired);
+        same_wish = is_last(&record);
+        text = (!same_wish).then_some(written);
+    }
 
     let mut object = merge(observed, last.as_ref(), &desired);
     restore(observed, &mut object)?;
-    let text = match text {
-        Some(text) if same_wish => text.to_owned(),
-        _ => encode(&desired),
-    };
-    annotate(&mut object, text)?;
+    // A record that says the same in other words stays as it is.
+    if let Some(text) = text.or_else(|| lastapplied::text_of(observed).map(str::to_owned)) {
+        annotate(&mut object, text)?;
+    }
     Ok(Updated {
         changed: !diff::equal(observed, &object),
         object,
@@ -157,7 +157,7 @@ pub fn update(observed: &Value, desired: &Value) -> Result<Updated, Error> {
 pub fn create(desired: &Value) -> Result<Value, Error> {
     let mut object = desired.clone();
     lastapplied::strip(&mut object);
-    let text = encode(&object);
+    let (_, text) = lastapplied::record(&object);
     annotate(&mut object, text)?;
     Ok(object)
 }

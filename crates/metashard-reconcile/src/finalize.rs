@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use metashard_api::names::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
+use metashard_api::{
+    names::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN},
+    resource::Resource,
+};
 use serde_json::json;
 
 use crate::{
@@ -39,14 +42,39 @@ pub(crate) fn remove(controller: &Controller, parent: &Object, why: &str) -> Wri
     write(controller, parent, Purpose::RemoveFinalizer, why)
 }
 
+/// The write that takes a controller's finalizer from a parent when the controller object itself is deleted; `None` if the
+/// parent does not carry it. For nothing else: an edit of a controller or a move of its shard keeps finalizers.
+pub fn let_go(resource: &Arc<Resource>, finalizer: &str, parent: &Object) -> Option<Write> {
+    let why = "its controller is deleted";
+    let purpose = Purpose::RemoveFinalizer;
+    parent
+        .has_finalizer(finalizer)
+        .then(|| patch(resource, finalizer, parent, purpose, why))
+}
+
 fn write(controller: &Controller, parent: &Object, purpose: Purpose, why: &str) -> Write {
-    let ours = controller.finalizer.as_str();
+    patch(
+        &controller.parent,
+        &controller.finalizer,
+        parent,
+        purpose,
+        why,
+    )
+}
+
+fn patch(
+    resource: &Arc<Resource>,
+    ours: &str,
+    parent: &Object,
+    purpose: Purpose,
+    why: &str,
+) -> Write {
     let mut finalizers: Vec<_> = parent.finalizers().filter(|name| *name != ours).collect();
     if purpose == Purpose::AddFinalizer {
         finalizers.push(ours);
     }
     Write {
-        resource: Arc::clone(&controller.parent),
+        resource: Arc::clone(resource),
         namespace: parent.namespace().map(Into::into),
         name: parent.name().into(),
         op: Op::MergePatch {

@@ -2,10 +2,17 @@
 //!
 //! It is written as Go encodes JSON, so that either can take over from the other, and it is compared as JSON, never as text.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use metashard_api::names::ANNOTATION_LAST_APPLIED;
 use serde_json::{Map, Number, Value};
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Longest text of the annotation; the API server takes 256 KiB for all annotations of an object together.
+const MAX_TEXT: usize = 192 << 10;
+
+/// Longest text that an abridged record keeps as it is: names by which the items of lists are told apart are shorter.
+const MAX_KEPT: usize = 64;
 
 /// Why an annotation cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +30,32 @@ pub fn encode(desired: &Value) -> String {
     let mut text = String::with_capacity(256);
     put(desired, &mut text);
     text
+}
+
+/// What is recorded of a desired object, and its text: the object itself, or if that is too long its outline, in which long
+/// texts are replaced by their hashes. A merge needs no more than the outline: which fields there were.
+pub(crate) fn record(desired: &Value) -> (Cow<'_, Value>, String) {
+    let text = encode(desired);
+    if text.len() <= MAX_TEXT {
+        return (Cow::Borrowed(desired), text);
+    }
+    let outline = outline(desired);
+    let text = encode(&outline);
+    (Cow::Owned(outline), text)
+}
+
+fn outline(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.len() > MAX_KEPT => {
+            Value::String(format!("xxh3:{:032x}", xxh3_128(text.as_bytes())))
+        }
+        Value::Array(items) => items.iter().map(outline).collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (key.clone(), outline(value)))
+            .collect(),
+        other => other.clone(),
+    }
 }
 
 /// What a text of the annotation holds; `None` if it is empty or null.

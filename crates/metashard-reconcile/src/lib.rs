@@ -13,7 +13,7 @@ pub mod write;
 mod answer;
 mod children;
 mod claim;
-mod finalize;
+pub mod finalize;
 mod outcome;
 mod request;
 mod status;

@@ -88,6 +88,16 @@ impl Memory {
         })
     }
 
+    /// Tells the memory that a cache shows this state of the parent or of a child: a write of ours that it holds is let go.
+    /// Whether the state is exactly as our write left it, as [`Memory::wrote`] says.
+    pub fn saw(&mut self, object: &Object) -> bool {
+        let is_own = self.wrote(object);
+        let is_behind = |own: &Arc<Object>| own.uid() == object.uid() && !own.is_newer_than(object);
+        self.written.retain(|written| !is_behind(&written.object));
+        self.parent.take_if(|own| is_behind(own));
+        is_own
+    }
+
     /// Forgets everything if it is about another parent or another compilation of the controller.
     pub(crate) fn open(&mut self, controller: &Controller, parent: &Object) {
         let mut hash = Xxh3::new();

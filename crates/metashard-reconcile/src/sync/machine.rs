@@ -200,7 +200,7 @@ impl SyncMachine {
                                 .push(stored.unwrap_or_else(|| Arc::clone(&change.object)));
                         }
                     }
-                    Err(WriteError::NotFound) => {}
+                    Err(WriteError::NotFound) => self.memory.note_deleted(change.object.uid()),
                     Err(WriteError::NoAuthority) => return self.no_authority(),
                     Err(WriteError::Conflict) => self.report.is_stale = true,
                     Err(error) => failed.push(format!("{}: {error}", change.write)),

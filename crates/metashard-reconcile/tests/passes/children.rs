@@ -441,3 +441,55 @@ fn deletions_come_before_creations() {
         [Purpose::DeleteChild, Purpose::CreateChild]
     );
 }
+
+#[test]
+fn an_update_never_loses_the_parents_owner_reference() {
+    let mut child = config("a", "1");
+    let mut bench = Bench::wanting(&spec(), &[child.clone()]);
+    bench.pass();
+    let theirs = json!({"apiVersion": "v1", "kind": "X", "name": "x", "uid": "X"});
+    // No key tells these apart, so that the list is replaced whole.
+    child["metadata"]["ownerReferences"] = json!([theirs, theirs]);
+    bench.want(&[child]);
+
+    bench.pass();
+
+    let owners = bench.child("a")["metadata"]["ownerReferences"]
+        .as_array()
+        .unwrap();
+    assert_eq!(
+        owners.iter().filter(|owner| owner["uid"] == "P-1").count(),
+        1
+    );
+}
+
+/// A16: a copy of 700 KiB does not go into an annotation.
+#[test]
+fn a_large_child_is_recorded_in_outline_and_settles_all_the_same() {
+    for method in ["InPlace", "Recreate"] {
+        let large = |letter: &str| {
+            let mut child = config("a", &letter.repeat(700 << 10));
+            child["data"]["small"] = "x".into();
+            child
+        };
+        let mut bench = Bench::wanting(&with_method(method), &[large("x")]);
+        bench.pass();
+        let record = bench.child("a")["metadata"]["annotations"][ANNOTATION].clone();
+        assert!(record.as_str().unwrap().len() < 1024, "{record}");
+
+        bench.memory = Memory::default();
+        bench.pass();
+        assert!(bench.writes.is_empty(), "{method}");
+
+        let mut changed = large("y");
+        changed["data"].as_object_mut().unwrap().remove("small");
+        bench.want(&[changed.clone()]);
+        bench.pass();
+        bench.pass();
+        assert_eq!(
+            bench.child("a")["data"],
+            changed["data"],
+            "{method}: what is left out goes"
+        );
+    }
+}

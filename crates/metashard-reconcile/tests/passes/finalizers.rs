@@ -1,6 +1,7 @@
 //! Finalizers: when they come, what they hold up, when they go.
 
 use metashard_reconcile::{
+    finalize,
     requeue::Requeue,
     sync::{HookKind, Verdict},
     write::{Purpose, WriteError},
@@ -67,6 +68,22 @@ fn a_finalizer_that_came_too_late_calls_nothing() {
     let outcome = bench.pass();
 
     assert_eq!(outcome.verdict, Verdict::Gone);
+    assert!(bench.calls.is_empty());
+}
+
+#[test]
+fn a_finalizer_that_is_not_there_when_read_again_is_set_by_a_later_pass() {
+    let mut bench = Bench::new(&finalizing());
+    bench.before_read = Some(Box::new(|world| {
+        world.edit(FOO, "p", |it| it["metadata"]["finalizers"] = json!([]));
+    }));
+
+    let outcome = bench.pass();
+
+    assert_eq!(
+        (outcome.verdict, outcome.requeue),
+        (Verdict::Stale, Requeue::Soon)
+    );
     assert!(bench.calls.is_empty());
 }
 
@@ -268,4 +285,22 @@ fn a_controller_that_only_finalizes_sets_its_finalizer_and_calls_nothing_until_t
 
     assert_eq!(bench.calls[0].0, HookKind::Finalize);
     assert!(bench.world.get(FOO, "ns1", "p").is_none());
+}
+
+///
+#[test]
+fn a_deleted_controllers_finalizer_is_taken_from_its_parents_and_no_other() {
+    let mut bench = Bench::new(&finalizing());
+    bench.world.edit(FOO, "p", |it| {
+        it["metadata"]["finalizers"] = json!([OURS, "x/y"]);
+    });
+    let parent = bench.world.object(FOO, "p").unwrap();
+    let resource = &bench.controller.parent;
+
+    let write = finalize::let_go(resource, OURS, &parent).unwrap();
+    bench.world.carry_out(&write).unwrap();
+
+    assert_eq!(finalizers(&bench), json!(["x/y"]));
+    let parent = bench.world.object(FOO, "p").unwrap();
+    assert_eq!(finalize::let_go(resource, OURS, &parent), None);
 }

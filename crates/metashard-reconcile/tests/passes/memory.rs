@@ -13,17 +13,22 @@ use crate::world::{Bench, CONFIG, FOO, answer, compile, config, spec};
 
 #[test]
 fn an_answer_seen_before_to_the_same_request_is_not_even_read() {
-    let mut bench = Bench::wanting(&spec(), &[config("a", "1")]);
+    let mut bench = Bench::new(&spec());
+    bench.answer = answer(&json!({"children": [config("a", "1")], "odd": 1}));
     bench.pass();
-    bench.pass();
-    // Were it compared again, it would be put right.
-    let parent = bench.world.object(FOO, "p").unwrap();
-    let candidates = bench.world.candidates(&bench.controller, &parent);
+    assert_eq!(
+        bench.pass().events.len(),
+        1,
+        "the request is new: it shows the child"
+    );
 
-    let outcome = bench.pass_from(parent, candidates);
+    let same = bench.pass();
+    assert_eq!((same.verdict, same.events.len()), (Verdict::Unchanged, 0));
 
-    assert_eq!(outcome.verdict, Verdict::Unchanged);
-    assert!(bench.writes.is_empty());
+    bench
+        .world
+        .edit(CONFIG, "a", |it| it["metadata"]["labels"]["x"] = "y".into());
+    assert_eq!(bench.pass().events.len(), 1, "the request is new again");
 }
 
 #[test]
@@ -164,6 +169,22 @@ fn own_writes_are_known_as_such() {
             .wrote(&bench.world.object(CONFIG, "a").unwrap())
     );
     assert!(!Memory::default().wrote(&parent));
+}
+
+#[test]
+fn what_a_cache_shows_is_let_go() {
+    let mut bench = Bench::wanting(&spec(), &[config("a", "1")]);
+    let before = bench.world.object(FOO, "p").unwrap();
+    bench.pass();
+    let parent = bench.world.object(FOO, "p").unwrap();
+
+    assert!(
+        !bench.memory.saw(&before),
+        "an old state is no news of ours"
+    );
+    assert!(bench.memory.wrote(&parent), "and lets nothing go");
+    assert!(bench.memory.saw(&parent));
+    assert!(!bench.memory.wrote(&parent));
 }
 
 #[test]
