@@ -48,6 +48,8 @@ pub(crate) struct Worker {
 pub(crate) struct Fleet {
     pub(crate) replica: ReplicaId,
     pub(crate) system_namespace: String,
+    /// Of the leader's Lease.
+    pub(crate) leader_namespace: String,
     pub(crate) leader_lease: String,
     pub(crate) grpc_address: Address,
     /// `None`: found out.
@@ -139,6 +141,7 @@ impl Fleet {
         let Self {
             replica,
             system_namespace,
+            leader_namespace,
             leader_lease,
             grpc_address,
             advertise_address,
@@ -154,6 +157,7 @@ impl Fleet {
         vec![
             ("replica-name", replica.to_string()),
             ("system-namespace", system_namespace.clone()),
+            ("leader-election-namespace", leader_namespace.clone()),
             ("leader-election-id", leader_lease.clone()),
             ("grpc-address", grpc_address.to_string()),
             ("advertise-address", advertised),

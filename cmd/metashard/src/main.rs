@@ -2,6 +2,8 @@
 
 mod argv;
 mod config;
+mod health;
+mod lifecycle;
 mod options;
 mod peer;
 mod prepare;

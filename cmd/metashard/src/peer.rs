@@ -34,7 +34,7 @@ impl Guard {
             let now = self.clock.now().mono;
             match self.leases.read(PEER_LEADER_LEASE).await {
                 Ok(Seen::Absent) => return,
-                Ok(Seen::Present(record)) if record.holder == Holder::Released => return,
+                Ok(Seen::Present(record)) if !is_metacontrollers(&record) => return,
                 Ok(Seen::Present(record)) => {
                     let since = match &last {
                         Some((known, since)) if *known == record => *since,
@@ -82,5 +82,11 @@ impl Guard {
 }
 
 fn is_held(seen: &Seen) -> bool {
-    matches!(seen, Seen::Present(record) if record.holder != Holder::Released)
+    matches!(seen, Seen::Present(record) if is_metacontrollers(record))
+}
+
+/// Whether somebody else holds it: with `--leader-election-id=metacontroller` it is our own leader's Lease, and our
+/// writes are numbered.
+fn is_metacontrollers(record: &Record) -> bool {
+    record.holder != Holder::Released && record.attempt == 0
 }

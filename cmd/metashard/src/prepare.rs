@@ -68,15 +68,27 @@ pub(crate) async fn cluster(clients: &Clients, namespace: &str) -> anyhow::Resul
     Ok(())
 }
 
-/// The address that others reach this replica at: the one it listens on, or, if that is all interfaces, the one that
-/// it reaches the API server from.
-pub(crate) fn advertised(bound: SocketAddr, api_server: &str) -> anyhow::Result<String> {
-    let host: IpAddr = if bound.ip().is_unspecified() {
+/// The address that others reach this replica at: the one given, or the one it listens on, or, if that is all
+/// interfaces, the one that it reaches the API server from.
+pub(crate) fn advertised(
+    given: Option<&str>,
+    bound: SocketAddr,
+    api_server: &str,
+) -> anyhow::Result<String> {
+    let port = bound.port();
+    if let Some(given) = given {
+        return Ok(match given.parse::<IpAddr>() {
+            Ok(host) => SocketAddr::new(host, port).to_string(),
+            Err(_) if given.contains(':') => given.to_owned(),
+            Err(_) => format!("{given}:{port}"),
+        });
+    }
+    let host = if bound.ip().is_unspecified() {
         route_to(api_server).context("find the own address; give it with --advertise-address")?
     } else {
         bound.ip()
     };
-    Ok(SocketAddr::new(host, bound.port()).to_string())
+    Ok(SocketAddr::new(host, port).to_string())
 }
 
 /// The local address of the route to `host`. Connecting a datagram socket sends nothing.
@@ -99,4 +111,25 @@ pub(crate) fn seed() -> u64 {
 /// A name for this run of the process in the certificate of its server.
 pub(crate) fn incarnation() -> Incarnation {
     Incarnation::new(Uuid::new_v4().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advertised_address_is_given_or_listened_on_or_the_way_to_the_api_server() {
+        let bound: SocketAddr = "127.0.0.1:9443".parse().unwrap();
+        let all: SocketAddr = "[::]:9443".parse().unwrap();
+        let advertised =
+            |given: Option<&str>, bound| advertised(given, bound, "127.0.0.1:6443").unwrap();
+
+        assert_eq!(advertised(Some("10.0.0.7"), all), "10.0.0.7:9443");
+        assert_eq!(advertised(Some("fd00::7"), all), "[fd00::7]:9443");
+        assert_eq!(advertised(Some("[fd00::7]:1"), all), "[fd00::7]:1");
+        assert_eq!(advertised(Some("pod-0.svc"), all), "pod-0.svc:9443");
+        assert_eq!(advertised(Some("pod-0.svc:1"), all), "pod-0.svc:1");
+        assert_eq!(advertised(None, bound), "127.0.0.1:9443");
+        assert_eq!(advertised(None, all), "127.0.0.1:9443");
+    }
 }

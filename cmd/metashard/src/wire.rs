@@ -1,10 +1,10 @@
-//! Puts the services of one replica together, runs them, and takes them down in order.
+//! Puts the services of one replica together and runs them.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::Context;
 use metashard_api::names;
-use metashard_fleet::{message::Claim, record::About, worker::Phase};
+use metashard_fleet::record::About;
 use metashard_hook::Invoker;
 use metashard_kube::{
     client::{self, Clients},
@@ -15,35 +15,34 @@ use metashard_kube::{
     lease::Leases,
     shard_map::ShardMaps,
 };
-use metashard_leader::{Coordinator, ca, grpc::GrpcServer};
+use metashard_leader::{
+    Coordinator, ca,
+    grpc::GrpcServer,
+    witness::{self, Witness, WorkerLease},
+};
 use metashard_runtime::{
     build_info,
     clock::Clock,
     metrics,
-    shutdown::{Shutdown, Token},
-    task::Tasks,
-    tls::Subject,
+    shutdown::Shutdown,
+    tls::{Authority, Subject},
 };
-use metashard_status::{check, service::Parts as StatusParts};
 use metashard_worker::{fleet, service::Reconciler};
 use prometheus::Registry;
-use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tokio::{net::TcpListener, sync::mpsc};
+use tracing::info;
 
-use crate::{config::Config, peer, prepare};
+use crate::{
+    config::Config,
+    health,
+    lifecycle::{self, Services},
+    options::Role,
+    peer::Guard,
+    prepare,
+};
 
 /// Commands and events between the fleet driver and the code that runs shards, waiting at once.
 const CHANNEL: usize = 1024;
-
-/// What is left of the grace period for what comes after the hand-over.
-const CLOSING: Duration = Duration::from_secs(2);
-
-/// What a service came to.
-enum Ended {
-    /// The worker has left the fleet; these ownerships were not drained in time.
-    Fleet(Vec<Claim>),
-    Other(&'static str),
-}
 
 /// Runs one replica until it is told to end.
 ///
@@ -57,216 +56,226 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let registry = Registry::new();
     metrics::register_process(&registry)?;
     let listeners = config.status.bind().await?;
-    let grpc_listener = config.fleet.grpc_address.bind().await?;
+    let grpc = config.fleet.grpc_address.bind().await?;
     for (what, address) in listeners.addresses()? {
         info!(%address, "listening for {what}");
     }
-    info!(address = %grpc_listener.local_addr()?, "listening for grpc");
+    info!(address = %grpc.local_addr()?, "listening for grpc");
 
-    let ended = shutdown.token();
+    let grace = config.fleet.shutdown_grace;
+    let mut services = Services::new(shutdown.clone());
+    let (readiness, checks) = health::new();
+    services.status(listeners, checks.parts(registry.clone(), shutdown.token()));
     let replica = tokio::select! {
-        replica = Replica::start(config, &clock, &registry, grpc_listener, &shutdown) => replica?,
-        () = ended.requested() => return Ok(()),
+        replica = Replica::prepare(config, clock.clone(), registry, &grpc) => replica?,
+        () = services.interrupted() => return services.run(&clock, grace).await,
     };
-    replica.run(registry, listeners, shutdown).await
+    replica.start(&mut services, grpc, readiness)?;
+    services.run(&clock, grace).await
 }
 
-/// The services of one replica, ready to run.
+/// What the services of one replica share.
 struct Replica {
+    config: Config,
     clock: Clock,
-    shutdown_grace: Duration,
-    discovery: Discovery,
-    discovery_interval: Duration,
-    fleet: fleet::Fleet,
-    fleet_handle: fleet::Handle,
-    reconciler: Reconciler,
-    coordinator: Coordinator,
-    guard: peer::Guard,
+    registry: Registry,
+    clients: Clients,
+    informers: Informers,
+    /// Of the system namespace.
+    leases: Leases,
+    /// Of the namespace of the leader's Lease.
+    leader_leases: Leases,
+    maps: ShardMaps,
+    authority: Arc<Authority>,
+    about: About,
+    guard: Guard,
 }
 
 impl Replica {
-    async fn start(
+    /// Waits for the API server and for a live Metacontroller to end, and makes or checks what the cluster must have.
+    async fn prepare(
         config: Config,
-        clock: &Clock,
-        registry: &Registry,
-        grpc_listener: tokio::net::TcpListener,
-        shutdown: &Shutdown,
+        clock: Clock,
+        registry: Registry,
+        grpc: &TcpListener,
     ) -> anyhow::Result<Self> {
-        let clients = connect(&config, clock, registry).await?;
+        let clients = connect(&config, &clock, &registry).await?;
         let namespace = config.fleet.system_namespace.as_str();
         prepare::cluster(&clients, namespace).await?;
-        let leases = Leases::new(&clients, namespace, None);
-        let guard = peer::Guard::new(leases.clone(), clock.clone());
+        let leader_leases = Leases::new(&clients, &config.fleet.leader_namespace, None);
+        let guard = Guard::new(leader_leases.clone(), clock.clone());
         guard.wait_until_gone().await;
-        let authority = ca::obtain(&clients, namespace, clock).await?;
-
         let informers = Informers::new(&clients);
-        informers.register(registry)?;
-        let discovery = Discovery::new(&clients, &informers);
-        discovery.refresh().await.context("discover resources")?;
-        let about = about(&config, &clients, &grpc_listener)?;
-        let maps = ShardMaps::new(&clients, namespace);
-        let (fleet, fleet_handle) = fleet::Fleet::new(
-            fleet::Config {
-                replica: config.fleet.replica.clone(),
-                about: about.clone(),
-                lease_duration: config.fleet.lease_duration,
-                drain_hook_grace: config.fleet.drain_hook_grace,
-                shutdown_grace: config.fleet.shutdown_grace.saturating_sub(CLOSING),
-                leader_lease: config.fleet.leader_lease.clone(),
-            },
-            fleet::Parts {
-                clock: clock.clone(),
-                informers: informers.clone(),
-                leases: leases.clone(),
-                leader_leases: leases.clone(),
-                maps: maps.clone(),
-                authority: Arc::clone(&authority),
-            },
-        )?;
-        let subject = Subject {
-            replica: config.fleet.replica.clone(),
-            incarnation: prepare::incarnation(),
+        informers.register(&registry)?;
+        let given = config.fleet.advertise_address.as_deref();
+        let address = prepare::advertised(given, grpc.local_addr()?, clients.host())?;
+        info!(address, "reached by others");
+        let about = About {
+            address,
+            version: build_info::VERSION.to_owned(),
+            ..About::default()
         };
-        let grpc = GrpcServer::new(grpc_listener, &authority, &subject, clock.clone())?;
-        let parts = metashard_leader::Parts {
-            clock: clock.clone(),
-            informers: informers.clone(),
-            leases: leases.clone(),
-            leader_leases: leases,
-            maps,
-            grpc,
-            renewals: fleet_handle.renewals.clone(),
-        };
-        let (coordinator, _) = Coordinator::new(leader(&config, about), parts, registry)?;
-        let reconciler = reconciler(
-            &config,
+        Ok(Self {
+            leases: Leases::new(&clients, namespace, None),
+            maps: ShardMaps::new(&clients, namespace),
+            authority: ca::obtain(&clients, namespace, &clock).await?,
+            config,
             clock,
+            registry,
             clients,
             informers,
-            discovery.clone(),
-            &fleet_handle,
-            registry,
-        )?;
-        let _ = shutdown;
-        Ok(Self {
-            clock: clock.clone(),
-            shutdown_grace: config.fleet.shutdown_grace,
-            discovery,
-            discovery_interval: config.kube.discovery_interval,
-            fleet,
-            fleet_handle,
-            reconciler,
-            coordinator,
+            leader_leases,
+            about,
             guard,
         })
     }
 
-    /// Runs the services until `shutdown`, then takes them down: first the worker hands over what it holds, while the
-    /// leader of this replica still leads; then the lead is given up; then the rest stops.
-    async fn run(
+    /// Starts the services that the role has.
+    fn start(
         self,
-        registry: Registry,
-        listeners: metashard_status::service::Listeners,
-        shutdown: Shutdown,
+        services: &mut Services,
+        grpc: TcpListener,
+        readiness: health::Readiness,
     ) -> anyhow::Result<()> {
-        let (lead, rest) = (Shutdown::new(), Shutdown::new());
+        let role = self.config.fleet.role;
+        let worker = match role {
+            Role::All | Role::Worker => Some(self.start_worker(services)?),
+            Role::Leader => None,
+        };
+        if role != Role::Worker {
+            self.start_leader(services, grpc, worker.as_ref())?;
+        }
+        services.background("readiness", readiness.follow(worker));
+        let (guard, stop) = (self.guard, services.rest());
+        services.service("peer guard", async move {
+            tokio::select! {
+                () = guard.wait_until_live() => {}
+                () = stop.requested() => {}
+            }
+        });
+        Ok(())
+    }
+
+    /// The worker: what it may do, and what it does.
+    fn start_worker(&self, services: &mut Services) -> anyhow::Result<fleet::Handle> {
+        let fleet = &self.config.fleet;
+        let config = fleet::Config {
+            replica: fleet.replica.clone(),
+            about: self.about.clone(),
+            lease_duration: fleet.lease_duration,
+            drain_hook_grace: fleet.drain_hook_grace,
+            shutdown_grace: lifecycle::hand_over(fleet.shutdown_grace),
+            leader_lease: fleet.leader_lease.clone(),
+        };
+        let parts = fleet::Parts {
+            clock: self.clock.clone(),
+            informers: self.informers.clone(),
+            leases: self.leases.clone(),
+            leader_leases: self.leader_leases.clone(),
+            maps: self.maps.clone(),
+            authority: Arc::clone(&self.authority),
+        };
+        let (driver, handle) = fleet::Fleet::new(config, parts)?;
+        let discovery = Discovery::new(&self.clients, &self.informers);
+        let reconciler = self.reconciler(discovery.clone(), &handle)?;
         let (commands, obeyed) = mpsc::channel(CHANNEL);
         let (told, events) = mpsc::channel(CHANNEL);
-        let mut tasks = Tasks::new();
-        let status = status(&self.fleet_handle, registry, shutdown.token());
-        tasks.spawn("status", {
-            let stop = rest.token();
-            async move {
-                if let Err(error) = listeners.serve(status, stop).await {
-                    warn!(%error, "status endpoints ended");
-                }
-                Ended::Other("status")
-            }
-        });
-        tasks.spawn(
-            "discovery",
-            other(
-                "discovery",
-                self.discovery.run(self.discovery_interval, rest.token()),
-            ),
-        );
-        tasks.spawn(
-            "reconciler",
-            other(
-                "reconciler",
-                self.reconciler.run(obeyed, told, rest.token()),
-            ),
-        );
-        tasks.spawn(
-            "leader",
-            other("leader", self.coordinator.run(lead.token(), rest.token())),
-        );
-        let leaving = shutdown.token();
-        let fleet = self.fleet;
-        tasks.spawn("fleet", async move {
-            Ended::Fleet(fleet.run(commands, events, leaving).await)
-        });
-        let guard = self.guard;
-        tasks.spawn("peer", {
-            let stop = rest.token();
-            async move {
-                tokio::select! {
-                    () = guard.wait_until_live() => {}
-                    () = stop.requested() => {}
-                }
-                Ended::Other("peer guard")
-            }
-        });
+        let interval = self.config.kube.discovery_interval;
+        services.service("discovery", discovery.run(interval, services.rest()));
+        services.service("reconciler", reconciler.run(obeyed, told, services.rest()));
+        services.worker(driver.run(commands, events, services.leaving()));
+        Ok(handle)
+    }
 
-        // Nothing ends by itself before it is asked to.
-        let first = tokio::select! {
-            ended = tasks.join_next() => ended,
-            () = shutdown.token().into_requested() => None,
+    fn reconciler(
+        &self,
+        discovery: Discovery,
+        handle: &fleet::Handle,
+    ) -> anyhow::Result<Reconciler> {
+        let (kube, worker) = (&self.config.kube, &self.config.worker);
+        let replica = &self.config.fleet.replica;
+        let events = events::Options {
+            burst: kube.events_burst,
+            qps: kube.events_qps,
+            ..events::Options::new(names::EVENT_COMPONENT, replica.as_str())
         };
-        let broken = first.map(|ended| ended.name);
-        shutdown.request();
-        let deadline = self.clock.now().mono + self.shutdown_grace;
-        let mut unfinished = Vec::new();
-        loop {
-            let ended = tokio::select! {
-                ended = tasks.join_next() => ended,
-                () = self.clock.sleep_until(deadline) => break,
-            };
-            match ended.map(|ended| (ended.name, ended.result)) {
-                Some(("fleet", Ok(Ended::Fleet(claims)))) => {
-                    unfinished = claims;
-                    lead.request();
-                }
-                Some(("leader", _)) => rest.request(),
-                Some(_) => {}
-                None => break,
-            }
-        }
-        report(&unfinished, &tasks.names());
-        match broken {
-            Some(name) => anyhow::bail!("{name} ended by itself"),
-            None => Ok(()),
-        }
+        let parts = metashard_worker::service::Parts {
+            config: metashard_worker::Config {
+                replica: replica.clone(),
+                workers: worker.workers,
+                max_syncs: metashard_worker::MAX_SYNCS,
+                target_selector: worker.target_selector.to_query().unwrap_or_default(),
+                flush_interval: worker.flush_interval,
+                seed: prepare::seed(),
+            },
+            clock: self.clock.clone(),
+            gate: WriteGate::new(&self.clients),
+            recorder: Recorder::start(&self.clients, events),
+            invoker: Invoker::new(
+                self.clock.clone(),
+                metashard_hook::Metrics::register(&self.registry)?,
+            ),
+            clients: self.clients.clone(),
+            discovery,
+            informers: self.informers.clone(),
+            standing: Arc::clone(&handle.standing),
+        };
+        Ok(Reconciler::new(parts, &self.registry)?)
     }
-}
 
-async fn other(name: &'static str, service: impl Future<Output = ()>) -> Ended {
-    service.await;
-    Ended::Other(name)
-}
-
-fn report(unfinished: &[Claim], still_running: &[&str]) {
-    if unfinished.is_empty() && still_running.is_empty() {
-        info!("ended: everything was handed over");
-        return;
+    /// The candidate, which coordinates when it leads, and the proof that it can write.
+    fn start_leader(
+        &self,
+        services: &mut Services,
+        grpc: TcpListener,
+        worker: Option<&fleet::Handle>,
+    ) -> anyhow::Result<()> {
+        let fleet = &self.config.fleet;
+        let (witness, renewals) = Witness::new(
+            witness::Config {
+                replica: fleet.replica.clone(),
+                about: self.about.clone(),
+                lease_duration: fleet.lease_duration,
+            },
+            self.clock.clone(),
+            self.leases.clone(),
+            worker.map(|worker| WorkerLease {
+                standing: Arc::clone(&worker.standing),
+                renewals: worker.renewals.clone(),
+            }),
+        );
+        let subject = Subject {
+            replica: fleet.replica.clone(),
+            incarnation: prepare::incarnation(),
+        };
+        let config = metashard_leader::Config {
+            replica: fleet.replica.clone(),
+            about: self.about.clone(),
+            lease_duration: fleet.lease_duration,
+            shards: fleet.shards,
+            drain_hook_grace: fleet.drain_hook_grace,
+            leader_lease: fleet.leader_lease.clone(),
+            target_selector: self
+                .config
+                .worker
+                .target_selector
+                .to_query()
+                .unwrap_or_default(),
+        };
+        let parts = metashard_leader::Parts {
+            clock: self.clock.clone(),
+            informers: self.informers.clone(),
+            leases: self.leases.clone(),
+            leader_leases: self.leader_leases.clone(),
+            maps: self.maps.clone(),
+            grpc: GrpcServer::new(grpc, &self.authority, &subject, self.clock.clone())?,
+            renewals,
+        };
+        let (coordinator, _handle) = Coordinator::new(config, parts, &self.registry)?;
+        services.service("witness", witness.run(services.rest()));
+        services.leader(coordinator.run(services.lead(), services.rest()));
+        Ok(())
     }
-    let shards: Vec<_> = unfinished.iter().map(|claim| claim.shard.0).collect();
-    warn!(
-        ?shards,
-        ?still_running,
-        "ended within the grace period with something left"
-    );
 }
 
 async fn connect(config: &Config, clock: &Clock, registry: &Registry) -> anyhow::Result<Clients> {
@@ -279,93 +288,4 @@ async fn connect(config: &Config, clock: &Clock, registry: &Registry) -> anyhow:
     let clients = Clients::connect(options, clock.clone(), kube_metrics).await?;
     prepare::reach(&clients, clock).await?;
     Ok(clients)
-}
-
-/// What this replica says of itself: foremost where others reach it.
-fn about(
-    config: &Config,
-    clients: &Clients,
-    grpc: &tokio::net::TcpListener,
-) -> anyhow::Result<About> {
-    let bound = grpc.local_addr()?;
-    let address = match &config.fleet.advertise_address {
-        Some(address) => address.clone(),
-        None => prepare::advertised(bound, clients.host())?,
-    };
-    Ok(About {
-        address,
-        version: build_info::VERSION.to_owned(),
-        ..About::default()
-    })
-}
-
-fn leader(config: &Config, about: About) -> metashard_leader::Config {
-    metashard_leader::Config {
-        replica: config.fleet.replica.clone(),
-        about,
-        lease_duration: config.fleet.lease_duration,
-        shards: config.fleet.shards,
-        drain_hook_grace: config.fleet.drain_hook_grace,
-        leader_lease: config.fleet.leader_lease.clone(),
-        target_selector: config.worker.target_selector.to_query().unwrap_or_default(),
-    }
-}
-
-fn reconciler(
-    config: &Config,
-    clock: &Clock,
-    clients: Clients,
-    informers: Informers,
-    discovery: Discovery,
-    handle: &fleet::Handle,
-    registry: &Registry,
-) -> anyhow::Result<Reconciler> {
-    let events = events::Options {
-        burst: config.kube.events_burst,
-        qps: config.kube.events_qps,
-        ..events::Options::new(names::EVENT_COMPONENT, config.fleet.replica.as_str())
-    };
-    let hook_metrics = metashard_hook::Metrics::register(registry)?;
-    let parts = metashard_worker::service::Parts {
-        config: metashard_worker::Config {
-            replica: config.fleet.replica.clone(),
-            workers: config.worker.workers,
-            max_syncs: metashard_worker::MAX_SYNCS,
-            target_selector: config.worker.target_selector.to_query().unwrap_or_default(),
-            flush_interval: config.worker.flush_interval,
-            seed: prepare::seed(),
-        },
-        clock: clock.clone(),
-        gate: WriteGate::new(&clients),
-        recorder: Recorder::start(&clients, events),
-        invoker: Invoker::new(clock.clone(), hook_metrics),
-        clients,
-        discovery,
-        informers,
-        standing: Arc::clone(&handle.standing),
-    };
-    Ok(Reconciler::new(parts, registry)?)
-}
-
-/// The endpoints' checks: the process is alive, and it is a member of the fleet.
-fn status(handle: &fleet::Handle, registry: Registry, draining: Token) -> StatusParts {
-    let (reporter, member) = check::new("fleet", "not a member of the fleet yet");
-    let mut handle = handle.clone();
-    metashard_runtime::task::spawn("readiness", async move {
-        loop {
-            match handle.standing.load().phase() {
-                Phase::Member => reporter.ok(),
-                phase => reporter.failed(format!("not a member of the fleet: {phase:?}")),
-            }
-            if handle.changed.changed().await.is_err() {
-                return;
-            }
-        }
-    });
-    StatusParts {
-        registry,
-        live: Vec::new(),
-        ready: vec![member],
-        draining,
-    }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Options {
         hide_default_value = true
     )]
     system_namespace: String,
-    /// As --system-namespace, which wins.
+    /// Namespace of the leader's Lease. Default: as --system-namespace.
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -119,6 +119,7 @@ impl Options {
             drain_hook_grace,
             shutdown_grace_period,
         } = self;
+        let leader_namespace = leader_election_namespace.clone();
         let namespace = [system_namespace, leader_election_namespace, pod_namespace]
             .into_iter()
             .chain(environment.service_account_namespace.clone())
@@ -126,6 +127,11 @@ impl Options {
             .unwrap_or_else(|| names::SYSTEM_NAMESPACE.to_owned());
         Ok(config::Fleet {
             replica: replica(replica_name, environment)?,
+            leader_namespace: if leader_namespace.is_empty() {
+                namespace.clone()
+            } else {
+                object_name("leader-election-namespace", leader_namespace)?
+            },
             system_namespace: object_name("system-namespace", namespace)?,
             leader_lease: object_name("leader-election-id", leader_election_id)?,
             grpc_address,
@@ -198,9 +204,9 @@ fn advertised(text: String) -> Result<Option<String>, Error> {
 fn lease_duration(text: &str) -> Result<Duration, String> {
     let duration = value::duration(text)?;
     let is_whole = duration.subsec_nanos() == 0;
-    if is_whole && (1..=3600).contains(&duration.as_secs()) {
+    if is_whole && (2..=3600).contains(&duration.as_secs()) {
         Ok(duration)
     } else {
-        Err("must be whole seconds, from 1s to 1h".to_owned())
+        Err("must be whole seconds, from 2s to 1h".to_owned())
     }
 }

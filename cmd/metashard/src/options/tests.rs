@@ -41,6 +41,7 @@ cache-flush-interval: 1800s
 target-label-selector: 
 replica-name: node-7-abcde
 system-namespace: metashard-system
+leader-election-namespace: metashard-system
 leader-election-id: metashard-leader
 grpc-address: :9443
 advertise-address: found
@@ -91,6 +92,7 @@ fn every_flag_of_metacontroller_is_taken() {
     assert_eq!((config.kube.qps, config.kube.burst), (Some(5.0), Some(10)));
     assert_eq!(config.worker.target_selector.to_string(), "app in (a,b),!x");
     assert_eq!(config.fleet.system_namespace, "ns");
+    assert_eq!(config.fleet.leader_namespace, "ns");
     assert_eq!(config.fleet.leader_lease, "metacontroller");
     let warned: Vec<_> = config
         .warnings
@@ -185,6 +187,7 @@ fn numbers_and_durations_out_of_range_are_refused() {
         "--shards=0",
         "--shards=4097",
         "--lease-duration=500ms",
+        "--lease-duration=1s",
         "--lease-duration=4500ms",
         "--lease-duration=2h",
         "--discovery-interval=0",
