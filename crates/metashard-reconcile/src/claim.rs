@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use metashard_api::{names::LABEL_CONTROLLER_UID, selector::Selector};
 use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
     controller::{ChildRule, Controller},
@@ -146,26 +145,37 @@ fn write(
             .owner_references()
             .filter(|owner| owner.uid != parent.uid())
     };
-    let (fields, why) = match purpose {
+    let (field, value, why) = match purpose {
         Purpose::RelabelChild => {
-            let label = json!({ LABEL_CONTROLLER_UID: parent.uid() });
+            let others = object
+                .labels()
+                .filter(|(key, _)| *key != LABEL_CONTROLLER_UID);
+            let labels = others.chain([(LABEL_CONTROLLER_UID, parent.uid())]);
+            let labels = labels
+                .map(|(key, value)| (key.to_owned(), value.into()))
+                .collect();
             (
-                json!({ "labels": label }),
+                "labels",
+                Value::Object(labels),
                 "its label controller-uid is not that of its parent",
             )
         }
         Purpose::AdoptChild => {
-            let mut owners: Vec<_> = others().map(reference).collect();
-            owners.push(owner(controller, parent));
+            let owners = others()
+                .map(reference)
+                .chain([owner(controller, parent)])
+                .collect();
             (
-                json!({ "ownerReferences": owners }),
+                "ownerReferences",
+                owners,
                 "its labels match and nothing controls it",
             )
         }
         _ => {
-            let owners: Vec<_> = others().map(reference).collect();
+            let owners = others().map(reference).collect();
             (
-                json!({ "ownerReferences": owners }),
+                "ownerReferences",
+                owners,
                 "its labels do not match any more",
             )
         }
@@ -174,19 +184,12 @@ fn write(
         resource: Arc::clone(&rule.resource),
         namespace: object.namespace().map(Into::into),
         name: object.name().into(),
-        op: Op::MergePatch {
-            body: metadata_patch(object, fields),
+        op: Op::Update {
+            body: object.with_metadata(Map::from_iter([(field.to_owned(), value)])),
         },
         purpose,
         why: why.into(),
     }
-}
-
-/// A merge patch of some fields of the metadata, fenced by uid and resourceVersion.
-pub(crate) fn metadata_patch(object: &Object, mut fields: Value) -> Bytes {
-    fields["uid"] = object.uid().into();
-    fields["resourceVersion"] = object.resource_version().into();
-    json!({ "metadata": fields }).to_string().into()
 }
 
 /// The reference that makes an object the parent's child.

@@ -6,10 +6,9 @@ use metashard_api::{
     names::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN},
     resource::Resource,
 };
-use serde_json::json;
+use serde_json::Map;
 
 use crate::{
-    claim::metadata_patch,
     controller::Controller,
     object::Object,
     sync::HookKind,
@@ -73,12 +72,13 @@ fn patch(
     if purpose == Purpose::AddFinalizer {
         finalizers.push(ours);
     }
+    let finalizers = Map::from_iter([("finalizers".to_owned(), finalizers.into())]);
     Write {
         resource: Arc::clone(resource),
         namespace: parent.namespace().map(Into::into),
         name: parent.name().into(),
-        op: Op::MergePatch {
-            body: metadata_patch(parent, json!({ "finalizers": finalizers })),
+        op: Op::Update {
+            body: parent.with_metadata(finalizers),
         },
         purpose,
         why: why.into(),

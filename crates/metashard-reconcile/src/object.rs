@@ -2,6 +2,7 @@
 //!
 //! Bytes stay bytes: what a sync needs to know of an object is found in one pass and kept as positions in them.
 
+mod edit;
 mod index;
 #[cfg(test)]
 mod tests;
@@ -9,7 +10,6 @@ mod tests;
 use std::{borrow::Cow, cmp::Ordering, fmt, ops::Range};
 
 use bytes::Bytes;
-use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Why bytes are no object.
@@ -216,11 +216,6 @@ impl Object {
         self.raw(self.status).filter(|raw| *raw != b"null")
     }
 
-    /// Where `status` lies in the bytes, also if it is null.
-    pub(crate) fn status_range(&self) -> Option<Range<usize>> {
-        (self.status.len > 0).then(|| self.status.range())
-    }
-
     /// Whether this is a later state than `other` of the same object, by resourceVersion.
     ///
     /// Versions that are no numbers cannot be ordered: then neither is newer. (Kubernetes orders them as numbers, KEP-5504.)
@@ -236,21 +231,6 @@ impl Object {
             hash.update(text.as_bytes());
             hash.update(&[0]);
         }
-    }
-
-    /// The whole object as a value, without `metadata.managedFields`: no merge looks at them, and a PUT without them keeps them.
-    pub(crate) fn to_value(&self) -> Result<Value, serde_json::Error> {
-        if self.managed_fields.len == 0 {
-            return serde_json::from_slice(&self.bytes);
-        }
-        let fields = self.managed_fields.range();
-        let (head, tail) = (self.bytes.get(..fields.start), self.bytes.get(fields.end..));
-        let text = [head.unwrap_or_default(), b"null", tail.unwrap_or_default()].concat();
-        let mut value: Value = serde_json::from_slice(&text)?;
-        if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
-            metadata.remove("managedFields");
-        }
-        Ok(value)
     }
 
     fn text(&self, span: Span) -> &str {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -45,7 +44,7 @@ pub(crate) fn plan(
         namespace: parent.namespace().map(Into::into),
         name: parent.name().into(),
         op: Op::UpdateStatus {
-            body: with_status(parent, wanted),
+            body: parent.with_status(wanted),
         },
         purpose: Purpose::UpdateStatus,
         why: diff::describe(&found).into(),
@@ -80,26 +79,4 @@ fn hash(value: &Value) -> u64 {
     let mut hasher = Xxh3::new();
     diff::hash(value, &mut hasher);
     hasher.digest()
-}
-
-/// The parent's bytes with another status. They carry its uid and resourceVersion.
-fn with_status(parent: &Object, status: &Value) -> Bytes {
-    let (bytes, status) = (parent.bytes(), status.to_string());
-    let mut body = BytesMut::with_capacity(bytes.len() + status.len() + 16);
-    if let Some(range) = parent.status_range() {
-        body.put_slice(bytes.get(..range.start).unwrap_or_default());
-        body.put_slice(status.as_bytes());
-        body.put_slice(bytes.get(range.end..).unwrap_or_default());
-    } else {
-        // An object that was parsed has metadata, so that a comma is right here.
-        let end = bytes
-            .iter()
-            .rposition(|byte| *byte == b'}')
-            .unwrap_or_default();
-        body.put_slice(bytes.get(..end).unwrap_or_default());
-        body.put_slice(br#","status":"#);
-        body.put_slice(status.as_bytes());
-        body.put_slice(b"}");
-    }
-    body.freeze()
 }

@@ -43,6 +43,7 @@ pub enum Op {
         body: Bytes,
     },
     /// PATCH of type `application/merge-patch+json`; the body carries uid and resourceVersion.
+    /// A sync makes none: it needs no right that Metacontroller does not need.
     MergePatch {
         /// The JSON merge patch.
         body: Bytes,

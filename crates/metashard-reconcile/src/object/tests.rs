@@ -81,7 +81,6 @@ fn what_is_absent_or_null_reads_as_absent() {
         (0, 0)
     );
     assert_eq!((minimal.spec(), minimal.status()), (None, None));
-    assert!(minimal.status_range().is_some(), "a null has a place");
     assert_eq!(minimal.to_string(), "K n");
 }
 
@@ -148,6 +147,40 @@ fn a_value_for_merging_comes_without_managed_fields() {
     assert_eq!(value["metadata"].get("managedFields"), None);
     assert_eq!(value["spec"], json!({"a": [1, 2]}));
     assert_eq!(value["metadata"]["finalizers"], json!(["x/y", "z/w"]));
+}
+
+#[test]
+fn a_status_is_replaced_or_added_and_all_else_stays_as_it_is() {
+    let with = |status: &str| {
+        let text = format!(
+            r#"{{"apiVersion":"v1","kind":"K","metadata":{{"name":"n","uid":"u","resourceVersion":"1"}}{status},"spec": [ ]}}"#
+        );
+        String::from_utf8(parse(&text).with_status(&json!({"a": 1})).to_vec()).unwrap()
+    };
+    let replaced = r#"{"apiVersion":"v1","kind":"K","metadata":{"name":"n","uid":"u","resourceVersion":"1"},"status":{"a":1},"spec": [ ]}"#;
+
+    assert_eq!(with(r#","status":{"b":2}"#), replaced);
+    assert_eq!(with(r#","status":null"#), replaced, "a null has a place");
+    let added = r#"{"apiVersion":"v1","kind":"K","metadata":{"name":"n","uid":"u","resourceVersion":"1"},"spec": [ ],"status":{"a":1}}"#;
+    assert_eq!(with(""), added);
+}
+
+#[test]
+fn metadata_are_replaced_field_by_field_and_all_else_stays_as_it_is() {
+    let fields = json!({"finalizers": ["x/y"]}).as_object().unwrap().clone();
+
+    let text = parse(WHOLE).with_metadata(fields);
+
+    let changed = Object::parse(text.clone()).unwrap();
+    assert_eq!(changed.finalizers().collect::<Vec<_>>(), ["x/y"]);
+    assert_eq!((changed.uid(), changed.resource_version()), ("U", "4711"));
+    assert_eq!(changed.owner_references().count(), 2);
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    assert!(
+        text.contains(r#""spec": {"a": [1, 2]}, "status": {"b": null}"#),
+        "{text}"
+    );
+    assert!(!text.contains("managedFields"), "{text}");
 }
 
 #[test]

@@ -266,7 +266,6 @@ impl World {
                 return Ok(None);
             }
             Op::UpdateStatus { .. } => object["status"] = body["status"].clone(),
-            Op::MergePatch { .. } => merge_patch(&mut object, &body),
             _ => object = body,
         }
         if write.resource.has_status && !matches!(write.op, Op::UpdateStatus { .. }) {
@@ -338,22 +337,6 @@ fn drop_nulls(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(drop_nulls),
         _ => {}
-    }
-}
-
-fn merge_patch(object: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *object = patch.clone();
-        return;
-    };
-    for (key, value) in patch {
-        if value.is_null() {
-            object.as_object_mut().unwrap().remove(key);
-        } else if value.is_object() && object[key].is_object() {
-            merge_patch(&mut object[key], value);
-        } else {
-            object[key] = value.clone();
-        }
     }
 }
 
