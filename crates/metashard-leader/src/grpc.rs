@@ -299,3 +299,6 @@ async fn next(said: &mut Streaming<wire::WorkerMessage>) -> Result<Option<FromWo
         .map(Some)
         .map_err(|error| Status::invalid_argument(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;
