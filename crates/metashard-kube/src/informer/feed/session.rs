@@ -32,6 +32,9 @@ const LIST_SILENCE: Duration = Duration::from_secs(10);
 /// A watch that goes on for so long after its time is ended here.
 const OVERTIME: Duration = Duration::from_secs(15);
 
+/// A watch that ends up to so long before its time ends in time.
+const PUNCTUAL: Duration = Duration::from_secs(5);
+
 /// A watch under way.
 pub(super) struct Session {
     body: Incoming,
@@ -151,7 +154,7 @@ impl Feed {
             End::Silent if session.listing.is_some() => End::ListStalled,
             End::Closed { .. } | End::Broken(_) if session.listing.is_some() => End::ListCut,
             End::Closed { .. } => End::Closed {
-                in_time: lived >= session.life / 2,
+                in_time: lived + PUNCTUAL >= session.life,
             },
             End::Broken(why) => {
                 debug!(view = %self.shared.key, why, "watch broke");
