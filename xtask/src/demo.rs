@@ -11,9 +11,9 @@ mod takeover;
 mod tenants;
 mod truth;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 
-use crate::{repository::cargo, talk::say};
+use crate::{repository, talk::say};
 use stage::Stage;
 
 /// How to run the demo.
@@ -33,7 +33,8 @@ pub(crate) struct Options {
 /// # Errors
 /// If something cannot be built or started, or does not come about in time.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    build_programs()?;
+    say("building metashard and the example hooks");
+    repository::build_programs()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -48,21 +49,4 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let closed = stage.close().await;
         outcome.and(closed)
     })
-}
-
-/// The replica's program and the hooks', with cargo's own progress.
-fn build_programs() -> anyhow::Result<()> {
-    say("building metashard and the example hooks");
-    let status = cargo()
-        .args([
-            "build",
-            "--workspace",
-            "--bins",
-            "--all-features",
-            "--locked",
-        ])
-        .status()
-        .context("run cargo")?;
-    ensure!(status.success(), "build the programs: {status}");
-    Ok(())
 }

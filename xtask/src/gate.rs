@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     generate, kubernetes,
-    repository::cargo,
+    repository::{self, cargo},
     supply_chain,
     talk::{Tone, length, say, toned},
     tidy,
@@ -53,15 +53,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "programs",
-        run: || {
-            command(cargo().args([
-                "build",
-                "--workspace",
-                "--bins",
-                "--all-features",
-                "--locked",
-            ]))
-        },
+        run: repository::build_programs,
     },
 ];
 

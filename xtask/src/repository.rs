@@ -40,6 +40,19 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("read the output of {shown}"))
 }
 
+/// Builds all programs, with cargo's own progress, as they are in production: without the features of tests.
+///
+/// # Errors
+/// If one does not compile; cargo has said why.
+pub(crate) fn build_programs() -> anyhow::Result<()> {
+    let status = cargo()
+        .args(["build", "--workspace", "--bins", "--locked"])
+        .status()
+        .context("run cargo")?;
+    ensure!(status.success(), "build the programs: {status}");
+    Ok(())
+}
+
 /// The packages of `cargo metadata`: our own, and all that they use unless `own_only`.
 pub(crate) fn packages(own_only: bool) -> anyhow::Result<Vec<Value>> {
     let mut command = cargo();
