@@ -1,8 +1,16 @@
 //! What the leader counts.
 
-use metashard_fleet::leader::{Report, Snapshot};
-use metashard_runtime::metrics::{counter_vec, gauge, gauge_vec};
-use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use metashard_fleet::{
+    leader::{Report, Snapshot},
+    membership::State,
+};
+use metashard_runtime::metrics::{counter_vec, gauge, gauge_vec, histogram_vec};
+use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+/// Upper bounds in seconds, from a hand-over without anything to wait for to one that needs an eviction.
+const TOOK: &[f64] = &[
+    0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 100.0,
+];
 
 /// What the leader counts.
 #[derive(Debug)]
@@ -13,9 +21,12 @@ pub(crate) struct Metrics {
     members: IntGauge,
     shards: IntGauge,
     unowned: IntGauge,
+    unowned_seconds: IntGauge,
     hand_overs: IntGauge,
+    hand_over_seconds: HistogramVec,
     term: IntGauge,
     moves: IntCounterVec,
+    lost: IntCounterVec,
 }
 
 impl Metrics {
@@ -36,7 +47,7 @@ impl Metrics {
             members: gauge(
                 registry,
                 "metashard_leader_workers",
-                "Workers known to the leader.",
+                "Workers that hold their Lease. 0 on a replica that does not lead.",
             )?,
             shards: gauge(registry, "metashard_leader_shards", "Shards of the map.")?,
             unowned: gauge(
@@ -44,10 +55,22 @@ impl Metrics {
                 "metashard_leader_unowned_shards",
                 "Shards without a live owner. 0 on a replica that does not lead.",
             )?,
+            unowned_seconds: gauge(
+                registry,
+                "metashard_leader_unowned_seconds",
+                "How long the oldest of the shards without a live owner has been so.",
+            )?,
             hand_overs: gauge(
                 registry,
                 "metashard_leader_hand_overs",
                 "Hand-overs under way.",
+            )?,
+            hand_over_seconds: histogram_vec(
+                registry,
+                "metashard_leader_hand_over_seconds",
+                "From the decision that a shard changes hands to the map that says so; the longest of each map.",
+                &["reason"],
+                TOOK,
             )?,
             term: gauge(
                 registry,
@@ -60,15 +83,30 @@ impl Metrics {
                 "Shards that changed hands, by reason.",
                 &["reason"],
             )?,
+            lost: counter_vec(
+                registry,
+                "metashard_leader_workers_lost_total",
+                "Workers whose membership ended, by how: released, fenced, evicted, gone.",
+                &["how"],
+            )?,
         })
     }
 
     /// Takes in what the machine reported.
     pub(crate) fn reported(&self, report: &Report) {
-        if let Report::ShardsAssigned { why, claims, .. } = report {
-            self.moves
-                .with_label_values(&[why.as_str()])
-                .inc_by(claims.len() as u64);
+        if let Report::ShardsAssigned {
+            why, claims, took, ..
+        } = report
+        {
+            let reason = [why.as_str()];
+            let n_claims = claims.len() as u64;
+            self.moves.with_label_values(&reason).inc_by(n_claims);
+            let took = took.as_secs_f64();
+            self.hand_over_seconds
+                .with_label_values(&reason)
+                .observe(took);
+        } else if let Report::WorkerLost { how, .. } = report {
+            self.lost.with_label_values(&[how.as_str()]).inc();
         }
     }
 
@@ -85,9 +123,14 @@ impl Metrics {
         self.master
             .with_label_values(&[self.lease.as_str()])
             .set(leads.into());
-        self.members.set(count(snapshot.members.len()));
+        let members = snapshot.members.iter();
+        let joined = members.filter(|member| member.state == State::Joined);
+        self.members.set(count(joined.count()));
         self.shards.set(count(snapshot.n_shards));
         self.unowned.set(count(snapshot.n_unowned));
+        let unowned_for = snapshot.unowned_for.as_secs();
+        let unowned_for = usize::try_from(unowned_for).unwrap_or(usize::MAX);
+        self.unowned_seconds.set(count(unowned_for));
         self.hand_overs.set(count(snapshot.n_hand_overs));
         self.term
             .set(i64::try_from(snapshot.term.0).unwrap_or(i64::MAX));

@@ -1,7 +1,15 @@
 //! The log lines of the leader machine.
 
-use metashard_fleet::leader::Report;
+use std::time::Duration;
+
+use metashard_fleet::{
+    leader::{Report, Snapshot},
+    membership::State,
+};
 use tracing::{error, info, warn};
+
+/// A shard without a live owner for so long is not just being handed over.
+const UNOWNED_FOR: Duration = Duration::from_secs(5);
 
 /// Logs what an operator would ask about.
 pub(crate) fn log(report: &Report) {
@@ -15,9 +23,14 @@ pub(crate) fn log(report: &Report) {
         Report::WorkerLost {
             replica,
             incarnation,
+            how: State::Released,
+        } => info!(%replica, %incarnation, "worker left"),
+        Report::WorkerLost {
+            replica,
+            incarnation,
             how,
         } => {
-            warn!(%replica, %incarnation, ?how, "worker lost");
+            warn!(%replica, %incarnation, how = how.as_str(), "worker lost");
         }
         Report::FencingPostponed { silent, workers } => {
             warn!(
@@ -46,5 +59,28 @@ pub(crate) fn log(report: &Report) {
         Report::MapLost => {
             error!("ShardMap lost: every worker is evicted before it is made anew");
         }
+    }
+}
+
+/// Warns, once each time, of shards that nobody serves for longer than a hand-over takes.
+#[derive(Debug, Default)]
+pub(crate) struct Audit {
+    has_warned: bool,
+}
+
+impl Audit {
+    /// Looks at how everything stands.
+    pub(crate) fn look(&mut self, snapshot: &Snapshot) {
+        let is_bad = snapshot.leads && snapshot.unowned_for >= UNOWNED_FOR;
+        if is_bad && !self.has_warned {
+            let seconds = snapshot.unowned_for.as_secs();
+            warn!(
+                shards = snapshot.n_unowned,
+                seconds, "shards without a live owner"
+            );
+        } else if !is_bad && self.has_warned {
+            info!("every shard has a live owner again");
+        }
+        self.has_warned = is_bad;
     }
 }

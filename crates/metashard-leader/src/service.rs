@@ -106,6 +106,7 @@ pub struct Coordinator {
     leases_synced: bool,
     shard_count: u16,
     metrics: Metrics,
+    audit: report::Audit,
     snapshot: watch::Sender<Arc<Snapshot>>,
     finished: bool,
 }
@@ -164,6 +165,7 @@ impl Coordinator {
             leases_synced: false,
             shard_count: 0,
             metrics,
+            audit: report::Audit::default(),
             snapshot,
             finished: false,
         };
@@ -315,6 +317,7 @@ impl Coordinator {
     fn publish(&mut self) {
         let snapshot = self.machine.snapshot(self.clock.now());
         self.metrics.show(&snapshot);
+        self.audit.look(&snapshot);
         self.snapshot.send_if_modified(|last| {
             let changed = **last != snapshot;
             if changed {

@@ -1,0 +1,5 @@
+//! Election and coordination against a real API server.
+
+mod coordinator;
+mod kit;
+mod race;
