@@ -30,6 +30,9 @@ use crate::{
 /// How often load is told to the leader and the parents' periodic resync is looked at.
 const LOAD_PERIOD: Duration = Duration::from_secs(5);
 
+/// How long caches are kept filled for a hand-over that does not come.
+const WARM_FOR: Duration = Duration::from_secs(60);
+
 /// How often conditions that changed are written.
 const REPORT_PERIOD: Duration = Duration::from_millis(500);
 
@@ -121,6 +124,7 @@ impl Host {
                 Ok(()) = discovery.changed() => self.resources_changed(),
                 () = clock.sleep_until(load_at) => {
                     load_at = clock.now().mono + LOAD_PERIOD;
+                    self.cool();
                     self.tell_load().await;
                 }
                 () = clock.sleep_until(report_at) => {
@@ -243,7 +247,7 @@ impl Host {
                     self.close(name, true);
                 }
                 Some(Tenure::Owned { .. }) => self.freshen(name),
-                Some(Tenure::Warm | Tenure::Draining { .. }) => {}
+                Some(Tenure::Warm { .. } | Tenure::Draining { .. }) => {}
             },
             SlotState::Refused { generation, .. } if *generation == object.generation() => {
                 if tenure.is_none() {
@@ -251,11 +255,26 @@ impl Host {
                 }
             }
             SlotState::Elsewhere | SlotState::Refused { .. } => {
-                if let (Some(shard), Some(Tenure::Warm | Tenure::Owned { .. })) = (shard, tenure) {
+                if let (Some(shard), Some(Tenure::Warm { .. } | Tenure::Owned { .. })) =
+                    (shard, tenure)
+                {
                     self.open(name, object, shard);
                 }
             }
             SlotState::Closing => {}
+        }
+    }
+
+    /// Does what is missing for the controllers of one shard: most shards hold none.
+    fn settle_shard(&mut self, shard: ShardId) {
+        let names: Vec<_> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| self.shard_of(&slot.uid) == Some(shard))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in names {
+            self.settle(&name);
         }
     }
 

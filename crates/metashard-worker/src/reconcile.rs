@@ -18,7 +18,7 @@ use metashard_reconcile::{
     sync::{Candidates, Fed, HookCall, HookResult, Outcome, Step, SyncInput, SyncMachine, Verdict},
     write::{Write, WriteError, WriteResult},
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use crate::{
     conditions::Part,
@@ -312,11 +312,7 @@ impl Pass<'_> {
                         "the last call was answered",
                     ));
                 }
-                if counts.total() > 0 {
-                    info!(%controller, %key, verdict = verdict.as_str(), writes = counts.total(), "synced");
-                } else {
-                    debug!(%controller, %key, verdict = verdict.as_str(), "synced");
-                }
+                debug!(%controller, %key, verdict = verdict.as_str(), writes = counts.total(), "synced");
             }
         }
         for event in &outcome.events {

@@ -1,15 +1,18 @@
 //! What this worker does about each shard, as the fleet driver told it. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use metashard_api::id::ShardId;
-use metashard_fleet::{message::Claim, worker::Freshness};
+use metashard_fleet::{message::Claim, time::MonoTime, worker::Freshness};
 
 /// What this worker does about one shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Tenure {
     /// Keeps its caches filled for a hand-over that may come.
-    Warm,
+    Warm {
+        /// When that was asked for.
+        since: MonoTime,
+    },
     /// Serves it.
     Owned {
         /// Which ownership.
@@ -53,8 +56,27 @@ impl Tenures {
     }
 
     /// Keeps caches for `shard`. A shard that is served or given up stays so.
-    pub(crate) fn warm(&mut self, shard: ShardId) {
-        self.shards.entry(shard).or_insert(Tenure::Warm);
+    pub(crate) fn warm(&mut self, shard: ShardId, now: MonoTime) {
+        let tenure = self
+            .shards
+            .entry(shard)
+            .or_insert(Tenure::Warm { since: now });
+        if let Tenure::Warm { since } = tenure {
+            *since = now;
+        }
+    }
+
+    /// Lets go of shards that were warmed at least `limit` ago and never came here; returns them.
+    pub(crate) fn cool(&mut self, now: MonoTime, limit: Duration) -> Vec<ShardId> {
+        let is_old = |tenure: &Tenure| matches!(tenure, Tenure::Warm { since } if now.since(*since) >= limit);
+        let old: Vec<_> = self
+            .shards
+            .iter()
+            .filter(|(_, tenure)| is_old(tenure))
+            .map(|(shard, _)| *shard)
+            .collect();
+        self.shards.retain(|_, tenure| !is_old(tenure));
+        old
     }
 
     /// Serves `claim`.
@@ -105,7 +127,7 @@ mod tests {
         let mut tenures = Tenures::default();
         tenures.own(claim(1), Freshness::Crash);
 
-        tenures.warm(SHARD);
+        tenures.warm(SHARD, MonoTime::default());
 
         assert_eq!(tenures.acting(SHARD), Some(claim(1)));
     }
@@ -143,5 +165,20 @@ mod tests {
         tenures.gone(claim(1));
 
         assert_eq!(tenures.acting(SHARD), Some(claim(2)));
+    }
+
+    #[test]
+    fn a_warm_shard_that_never_comes_is_let_go_and_a_served_one_is_not() {
+        let limit = Duration::from_secs(60);
+        let mut tenures = Tenures::default();
+        tenures.warm(SHARD, MonoTime::default());
+        assert_eq!(tenures.cool(MonoTime(limit / 2), limit), []);
+
+        tenures.own(claim(1), Freshness::Crash);
+        assert_eq!(tenures.cool(MonoTime(limit), limit), []);
+
+        tenures.warm(ShardId(4), MonoTime::default());
+        assert_eq!(tenures.cool(MonoTime(limit), limit), [ShardId(4)]);
+        assert_eq!(tenures.get(ShardId(4)), None);
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use metashard_api::names::event;
 use metashard_fleet::message::{Claim, LastWritten};
 use metashard_reconcile::object::compare_versions;
-use tracing::info;
+use tracing::{debug, info};
 
 use super::{Ended, Host, SlotState};
 use crate::{catalog::ControllerName, instance::Instance, shards::ShardEvent};
@@ -48,9 +48,9 @@ impl Host {
 
     /// Nothing of `claim` is under way any more.
     pub(super) async fn drained(&mut self, claim: Claim, last_written: Vec<LastWritten>) {
-        info!(shard = %claim.shard, epoch = %claim.epoch, "shard given up");
+        debug!(shard = %claim.shard, epoch = %claim.epoch, "shard given up");
         self.tenures.gone(claim);
-        self.settle_all();
+        self.settle_shard(claim.shard);
         self.tell(ShardEvent::Drained {
             claim,
             last_written,

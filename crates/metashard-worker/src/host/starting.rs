@@ -12,7 +12,7 @@ use metashard_fleet::{message::Claim, worker::Freshness};
 use metashard_reconcile::{controller::Controller, object::Object};
 use tracing::{info, warn};
 
-use super::{Ended, Host, SlotState, is_served};
+use super::{Ended, Host, SlotState, WARM_FOR, is_served};
 use crate::{
     catalog::ControllerName,
     conditions::Part,
@@ -24,8 +24,8 @@ use crate::{
 impl Host {
     /// Fills the caches of a shard that may come here.
     pub(super) fn warm(&mut self, shard: ShardId) {
-        self.tenures.warm(shard);
-        self.settle_all();
+        self.tenures.warm(shard, self.context.clock.now().mono);
+        self.settle_shard(shard);
         let instances = self.in_shard(shard);
         self.tasks.spawn("warm", async move {
             for (_, instance) in instances {
@@ -33,6 +33,14 @@ impl Host {
             }
             Ended::Warmed(shard)
         });
+    }
+
+    /// Lets go of caches for hand-overs that did not come.
+    pub(super) fn cool(&mut self) {
+        let now = self.context.clock.now().mono;
+        for shard in self.tenures.cool(now, WARM_FOR) {
+            self.settle_shard(shard);
+        }
     }
 
     /// Serves an ownership.
@@ -45,7 +53,7 @@ impl Host {
         }
         self.tenures.own(claim, freshness);
         self.context.gate.open(claim);
-        self.settle_all();
+        self.settle_shard(claim.shard);
         self.tell(ShardEvent::Fresh { claim }).await;
     }
 
