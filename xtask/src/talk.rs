@@ -16,19 +16,29 @@ pub(crate) fn say(text: &str) {
 pub(crate) enum Tone {
     Good,
     Bad,
+    Odd,
     Quiet,
     Strong,
 }
 
 /// `text` in a colour, if standard error is a terminal that wants colours.
 pub(crate) fn toned(tone: Tone, text: &str) -> String {
-    if !std::io::stderr().is_terminal() || env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty())
-    {
+    if std::io::stderr().is_terminal() {
+        coloured(tone, text)
+    } else {
+        text.to_owned()
+    }
+}
+
+/// `text` in a colour for a terminal, unless the user wants none.
+pub(crate) fn coloured(tone: Tone, text: &str) -> String {
+    if env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty()) {
         return text.to_owned();
     }
     let code = match tone {
         Tone::Good => 32,
         Tone::Bad => 31,
+        Tone::Odd => 33,
         Tone::Quiet => 2,
         Tone::Strong => 1,
     };

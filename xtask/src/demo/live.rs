@@ -140,7 +140,7 @@ impl Show<'_> {
             'k' => self.kill().await,
             'l' => {
                 self.stage.take_lead().await?;
-                self.tell("a stranger's name is in the leader's Lease: the leader stops to lead, all workers go on".to_owned());
+                self.tell("a stranger's name is in the leader's Lease: the leader stops leading, all workers go on".to_owned());
                 Ok(())
             }
             'e' => {

@@ -6,6 +6,9 @@ use anyhow::Context;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc;
 
+use super::board::Line;
+use crate::talk::coloured;
+
 /// Other screen buffer, no cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 
@@ -63,7 +66,7 @@ impl Screen {
     ///
     /// # Errors
     /// If the terminal is gone.
-    pub(super) fn draw(&mut self, lines: &[String]) -> anyhow::Result<()> {
+    pub(super) fn draw(&mut self, lines: &[Line]) -> anyhow::Result<()> {
         let size = tcgetwinsize(&self.output).context("read the terminal's size")?;
         let text = fit(lines, usize::from(size.ws_col), usize::from(size.ws_row));
         self.write(&text)
@@ -98,13 +101,17 @@ fn read_keys(sender: &mpsc::Sender<char>) {
 }
 
 /// From the top left, each line cut to `width` and cleared to its end, at most `height` lines, nothing below.
-fn fit(lines: &[String], width: usize, height: usize) -> String {
+fn fit(lines: &[Line], width: usize, height: usize) -> String {
+    let cut = |text: &str| text.chars().take(width).collect::<String>();
     let shown: Vec<String> = lines
         .iter()
         .take(height)
-        .map(|line| format!("{}\x1b[K", line.chars().take(width).collect::<String>()))
+        .map(|line| match line.tone {
+            Some(tone) => format!("{}\x1b[K", coloured(tone, &cut(&line.text))),
+            None => format!("{}\x1b[K", cut(&line.text)),
+        })
         .collect();
-    format!("\x1b[H{}\x1b[J", shown.join("\r\n"))
+    format!("\x1b[H{}\x1b[J", shown.join("\n"))
 }
 
 #[cfg(test)]
@@ -113,10 +120,13 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_cut_and_what_was_there_is_cleared() {
-        let lines = ["abcdef", "gh", "not shown"].map(str::to_owned);
+        let lines = ["abcdef", "gh", "not shown"].map(|text| Line {
+            tone: None,
+            text: text.to_owned(),
+        });
 
         let text = fit(&lines, 4, 2);
 
-        assert_eq!(text, "\x1b[Habcd\x1b[K\r\ngh\x1b[K\x1b[J");
+        assert_eq!(text, "\x1b[Habcd\x1b[K\ngh\x1b[K\x1b[J");
     }
 }

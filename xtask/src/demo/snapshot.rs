@@ -20,9 +20,24 @@ pub(super) struct Snapshot {
     pub(super) children: BTreeSet<String>,
 }
 
-/// One replica's membership.
+/// What a worker's Lease says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// The worker gave it up itself.
+    Released,
+    /// The leader took it from a live worker.
+    Evicted,
+    /// The leader closed it, after it had run out.
+    Fenced,
+    /// The worker holds it.
+    #[default]
+    Holds,
+}
+
+/// One replica's membership, the newest if it has had several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Worker {
+    pub(super) standing: Standing,
     /// Time since we saw its Lease change.
     pub(super) silent: Duration,
     /// Shards that the map gives it.

@@ -1,6 +1,6 @@
 //! What has changed between two snapshots, told in sentences.
 
-use super::snapshot::{Controller, Snapshot};
+use super::snapshot::{Controller, Snapshot, Standing};
 
 /// One sentence for each change that a viewer would ask about.
 pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
@@ -10,27 +10,15 @@ pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
             told.push(format!("{new} leads (term {})", after.term));
         }
         (Some(old), None) => told.push(format!(
-            "{old} leads no more; nobody does, and all workers go on"
+            "{old} no longer leads; nobody does, and all workers go on"
         )),
         _ => {}
     }
-    for name in after
-        .workers
-        .keys()
-        .filter(|it| !before.workers.contains_key(*it))
-    {
-        told.push(format!(
-            "{name} has joined: it has a Lease and may be given shards"
-        ));
-    }
-    for name in before
-        .workers
-        .keys()
-        .filter(|it| !after.workers.contains_key(*it))
-    {
-        told.push(format!(
-            "{name} has no Lease any more: it released it, or was fenced"
-        ));
+    for (name, worker) in &after.workers {
+        let old = before.workers.get(name).map(|it| it.standing);
+        if old != Some(worker.standing) {
+            told.push(standing(name, worker.standing));
+        }
     }
     for new in &after.controllers {
         let old = before.controllers.iter().find(|it| it.name == new.name);
@@ -44,6 +32,19 @@ pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
         ));
     }
     told
+}
+
+fn standing(name: &str, standing: Standing) -> String {
+    match standing {
+        Standing::Holds => format!("{name} works: it has a Lease and may be given shards"),
+        Standing::Fenced => {
+            format!("{name} is fenced: its Lease had run out, and it can never act on it again")
+        }
+        Standing::Evicted => {
+            format!("{name} is evicted: it lives, but did not let go of what it held")
+        }
+        Standing::Released => format!("{name} has left, and released its Lease"),
+    }
 }
 
 /// Whether all parents of a controller, and there are some, have been served.
@@ -70,6 +71,7 @@ fn moved(old: Option<&Controller>, new: &Controller) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::snapshot::Worker;
 
     fn controller(worker: Option<&str>, settled: usize) -> Controller {
         Controller {
@@ -100,6 +102,27 @@ mod tests {
             changes(&before, &after),
             ["b leads (term 4)", "websites moved from a to b (epoch 2)"]
         );
+    }
+
+    #[test]
+    fn a_worker_that_is_fenced_is_told_apart_from_one_that_left() {
+        let with = |standing| Snapshot {
+            workers: [(
+                "a".to_owned(),
+                Worker {
+                    standing,
+                    ..Worker::default()
+                },
+            )]
+            .into(),
+            ..Snapshot::default()
+        };
+
+        let fenced = changes(&with(Standing::Holds), &with(Standing::Fenced));
+        let left = changes(&with(Standing::Holds), &with(Standing::Released));
+
+        assert!(fenced[0].starts_with("a is fenced"), "{fenced:?}");
+        assert!(left[0].starts_with("a has left"), "{left:?}");
     }
 
     #[test]

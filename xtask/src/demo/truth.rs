@@ -12,7 +12,7 @@ use kube::{
 };
 use metashard_api::{
     id::{ControllerUid, Slice},
-    names::{LABEL_CONTROLLER_UID, LEADER_LEASE, WORKER_LEASE_PREFIX},
+    names::{LABEL_CONTROLLER_UID, LABEL_REPLICA, LEADER_LEASE, WORKER_LEASE_PREFIX},
     shard_map::{self, ShardMap, ShardMapSpec},
 };
 use metashard_fleet::{record::Holder, shard::shard_of};
@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    snapshot::{Controller, Snapshot, Worker},
+    snapshot::{Controller, Snapshot, Standing, Worker},
     tenants::{Cast, Example, LABEL, cast},
 };
 
@@ -130,15 +130,26 @@ impl Truth {
                 *seen = (version, Instant::now());
             }
             let silent = seen.1.elapsed();
+            let replica = lease.labels().get(LABEL_REPLICA).cloned();
             let holder = lease.spec.and_then(|it| it.holder_identity);
-            let Holder::Member(replica, incarnation) = Holder::parse(holder.as_deref()) else {
-                continue;
-            };
+            let holder = Holder::parse(holder.as_deref());
             if name == LEADER_LEASE {
-                leader = Some(replica.to_string());
-            } else if name.starts_with(WORKER_LEASE_PREFIX) {
-                let shards = shards_of(map, incarnation.as_str());
-                workers.insert(replica.to_string(), Worker { silent, shards });
+                if let Holder::Member(replica, _) = holder {
+                    leader = Some(replica.to_string());
+                }
+            } else if let (Some(replica), Some(incarnation)) =
+                (replica, name.strip_prefix(WORKER_LEASE_PREFIX))
+            {
+                let worker = Worker {
+                    standing: standing(&holder),
+                    silent,
+                    shards: shards_of(map, incarnation),
+                };
+                // A replica that has joined anew has Leases of earlier incarnations too.
+                let known = workers.entry(replica).or_insert_with(|| worker.clone());
+                if known.standing < worker.standing {
+                    *known = worker;
+                }
             }
         }
         Ok((leader, workers))
@@ -168,6 +179,15 @@ impl Truth {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let list = api.list(&ListParams::default().labels(label)).await;
         Ok(list.with_context(|| format!("list {plural}"))?.items)
+    }
+}
+
+fn standing(holder: &Holder) -> Standing {
+    match holder {
+        Holder::Member(..) | Holder::Foreign(_) => Standing::Holds,
+        Holder::Fenced => Standing::Fenced,
+        Holder::Evicted => Standing::Evicted,
+        Holder::Released => Standing::Released,
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use anyhow::Context;
 use kube::{Client, config::Kubeconfig};
-use metashard_api::names::SYSTEM_NAMESPACE;
+use metashard_api::{names::SYSTEM_NAMESPACE, shard_map};
 use metashard_testkit::{
     Cluster,
     apply::{apply, apply_yaml},
@@ -101,6 +101,17 @@ async fn put_kinds(client: &Client, system_namespace: &str) -> anyhow::Result<()
         )
         .await?;
     }
+    // As an installation's manifests do: with an empty map the first leader need not wait for signs of an old one.
+    apply(
+        client,
+        &json!({
+            "apiVersion": "metashard.io/v1beta1",
+            "kind": "ShardMap",
+            "metadata": { "name": shard_map::NAME, "namespace": system_namespace },
+            "spec": {},
+        }),
+    )
+    .await?;
     Ok(())
 }
 
