@@ -136,13 +136,18 @@ impl Stage {
         self.truth.read(&calls).await
     }
 
-    /// Waits until every controller is ready and has served all its parents and children.
+    /// Waits until every replica has its part of the work, and every controller is ready and has served all its
+    /// parents and children.
     ///
     /// # Errors
     /// If that is not so in time; the text says which controller is how far.
     pub(super) async fn converged(&mut self, within: Duration) -> anyhow::Result<Snapshot> {
         eventually(within, "all controllers to converge", async || {
             let snapshot = self.read().await?;
+            for actor in self.actors.iter().filter(|it| it.replica.is_some()) {
+                let shards = snapshot.workers.get(&actor.name).map_or(0, |it| it.shards);
+                ensure!(shards > 0, "{} has no shards yet", actor.name);
+            }
             let expected = cast();
             ensure!(
                 snapshot.controllers.len() == expected.len(),
