@@ -7,10 +7,10 @@
 //! first one that gives another answer ends this for good, and the hook is called each time.
 
 /// Probes before the first call is spared.
-const FIRST_PROBES: u32 = 4;
+const FIRST_PROBES: u32 = 2;
 
-/// After that, one event in so many is answered with a probe still.
-const PROBE_EVERY: u32 = 256;
+/// After that, one event in so many is answered with a probe still. Periodic syncs are probes that cost nothing more.
+const PROBE_EVERY: u32 = 1024;
 
 /// What is known of one controller's hook. Kept as long as the controller's spec stays the same.
 #[derive(Debug, Default)]

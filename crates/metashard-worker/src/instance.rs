@@ -48,8 +48,17 @@ pub(crate) struct Instance {
     pub(crate) hook_health: watch::Sender<Part>,
     parents_seen: Mutex<BTreeMap<ParentKey, ParentState>>,
     turn: Mutex<Option<Turn>>,
-    /// The newest ownership that the caches were made fresh for, and whether they are.
-    fresh_for: Mutex<Option<(Claim, bool)>>,
+    fresh_for: Mutex<Option<FreshFor>>,
+}
+
+/// The newest ownership that the caches are made fresh for.
+#[derive(Debug)]
+struct FreshFor {
+    claim: Claim,
+    /// What they have to show, as far as it was known when it was last asked.
+    freshness: Freshness,
+    /// They do.
+    is_reached: bool,
 }
 
 /// Whether caches are as new as an ownership asks.
@@ -104,6 +113,8 @@ pub(crate) enum Cache {
 /// What the last sync that called the hook saw and got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LastSync {
+    /// The parent's resourceVersion that the hook was shown.
+    pub(crate) parent: Box<str>,
     /// The resourceVersion that our own status write gave the parent, if there was one.
     pub(crate) status_written: Option<Box<str>>,
     /// Of the children that the hook was shown.
@@ -242,14 +253,19 @@ impl Instance {
         }
     }
 
-    /// Whether the caches are as new as `claim` asks. `Unknown` makes the caller the one who calls [`Self::fresh`].
-    pub(crate) fn freshness_for(&self, claim: Claim) -> CacheAge {
+    /// Whether the caches are as new as `freshness` asks for `claim`. `Unknown` makes the caller the one who calls
+    /// [`Self::fresh`]; it comes again when something else is asked for the same claim: the first of the two counts.
+    pub(crate) fn freshness_for(&self, claim: Claim, freshness: &Freshness) -> CacheAge {
         let mut fresh_for = self.fresh_for.lock();
-        match *fresh_for {
-            Some((it, true)) if it == claim => CacheAge::Fresh,
-            Some((it, false)) if it == claim => CacheAge::Awaited,
-            _ => {
-                *fresh_for = Some((claim, false));
+        match &*fresh_for {
+            Some(it) if it.claim == claim && it.is_reached => CacheAge::Fresh,
+            Some(it) if it.claim == claim && it.freshness == *freshness => CacheAge::Awaited,
+            Some(_) | None => {
+                *fresh_for = Some(FreshFor {
+                    claim,
+                    freshness: freshness.clone(),
+                    is_reached: false,
+                });
                 CacheAge::Unknown
             }
         }
@@ -259,7 +275,6 @@ impl Instance {
     pub(crate) async fn fresh(&self, claim: Claim, freshness: &Freshness) {
         self.synced().await;
         match freshness {
-            Freshness::Kept => {}
             Freshness::Crash => {
                 join_all(self.views().map(View::refresh)).await;
             }
@@ -267,9 +282,10 @@ impl Instance {
                 join_all(self.views().map(|view| reach(view, last_written))).await;
             }
         }
-        let mut fresh_for = self.fresh_for.lock();
-        if *fresh_for == Some((claim, false)) {
-            *fresh_for = Some((claim, true));
+        if let Some(fresh_for) = &mut *self.fresh_for.lock()
+            && fresh_for.claim == claim
+        {
+            fresh_for.is_reached = true;
         }
     }
 

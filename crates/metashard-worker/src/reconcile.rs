@@ -55,8 +55,14 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         answer: None,
     };
     let due = state.due.is_some_and(|due| due <= began.mono);
-    let echo = !state.forced && !due && pass.is_echo(&state, &parent);
-    if echo && instance.feedback.lock().spare() {
+    let news = pass.news(&state, &parent);
+    let spared = match news {
+        _ if state.forced || due => false,
+        News::Nothing => true,
+        News::OwnStatus => instance.feedback.lock().spare(),
+        News::Some => false,
+    };
+    if spared {
         instance.remember(key, state);
         context.metrics.spared(instance);
         return Again::Await;
@@ -69,7 +75,7 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         memory: state.memory,
     });
     let outcome = pass.run(machine, &parent).await;
-    if let (true, Some(answer), Some(last)) = (echo, pass.answer, &state.last) {
+    if let (News::OwnStatus, Some(answer), Some(last)) = (news, pass.answer, &state.last) {
         instance.feedback.lock().probed(answer == last.answer);
     }
     let seconds = context.clock.now().mono.since(began.mono).as_secs_f64();
@@ -115,6 +121,17 @@ fn signature(candidates: &[Candidates]) -> u64 {
     hasher.finish()
 }
 
+/// What is new since the last call of the hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// Something of the parent or its children.
+    Some,
+    /// The status that the hook made us write, and nothing else: the write was a compare-and-swap.
+    OwnStatus,
+    /// Nothing: the request would be the same.
+    Nothing,
+}
+
 /// One pass under way.
 struct Pass<'a> {
     instance: &'a Instance,
@@ -125,12 +142,21 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Whether nothing has changed since the last call of the hook but the status that it made us write.
-    fn is_echo(&self, state: &ParentState, parent: &Object) -> bool {
-        state.last.as_ref().is_some_and(|last| {
-            last.children == self.children
-                && last.status_written.as_deref() == Some(parent.resource_version())
-        })
+    /// What is new since the last call of the hook.
+    fn news(&self, state: &ParentState, parent: &Object) -> News {
+        let Some(last) = &state.last else {
+            return News::Some;
+        };
+        let version = parent.resource_version();
+        if last.children != self.children {
+            News::Some
+        } else if *last.parent == *version {
+            News::Nothing
+        } else if last.status_written.as_deref() == Some(version) {
+            News::OwnStatus
+        } else {
+            News::Some
+        }
     }
 
     async fn run(&mut self, mut machine: SyncMachine, parent: &Object) -> Outcome {
@@ -215,6 +241,7 @@ impl Pass<'_> {
             Requeue::Await | Requeue::Soon | Requeue::Backoff => None,
         };
         let last = self.answer.map(|answer| LastSync {
+            parent: parent.resource_version().into(),
             status_written: self.status_written(&outcome),
             children: self.children,
             answer,
