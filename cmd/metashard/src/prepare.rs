@@ -6,10 +6,12 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use metashard_api::{crd, id::Incarnation};
+use metashard_api::{crd, id::Incarnation, shard_map::ShardMapSpec};
+use metashard_fleet::{map, record::Written};
 use metashard_kube::{
     client::Clients,
     crd::{Installed, Missing, install, missing},
+    shard_map::ShardMaps,
     system::ensure_namespace,
 };
 use metashard_runtime::{clock::Clock, log::chain};
@@ -57,15 +59,33 @@ pub(crate) async fn cluster(clients: &Clients, namespace: &str) -> anyhow::Resul
             )
         })?;
     let shard_maps = crd::shard_maps();
-    if install(clients, &shard_maps)
+    let installed = install(clients, &shard_maps)
         .await
-        .context("install the CRD of ShardMaps")?
-        == Installed::NotAllowed
-    {
-        let name = shard_maps.metadata.name.unwrap_or_default();
-        return Err(Missing(vec![name]).into());
+        .context("install the CRD of ShardMaps")?;
+    match installed {
+        Installed::Already => Ok(()),
+        Installed::Created => {
+            empty_map(clients, namespace).await;
+            Ok(())
+        }
+        Installed::NotAllowed => {
+            let name = shard_maps.metadata.name.unwrap_or_default();
+            Err(Missing(vec![name]).into())
+        }
     }
-    Ok(())
+}
+
+/// Makes the empty map that the manifests bring along as well. There can have been none before, so the first leader need
+/// not wait as it does where a map was deleted.
+async fn empty_map(clients: &Clients, namespace: &str) {
+    let write = map::Write {
+        base: None,
+        spec: ShardMapSpec::default(),
+    };
+    // Without it the first leader waits longer, no more.
+    if ShardMaps::new(clients, namespace).write(&write).await == Written::Unknown {
+        warn!("the empty ShardMap was not made");
+    }
 }
 
 /// The address that others reach this replica at: the one given, or the one it listens on, or, if that is all

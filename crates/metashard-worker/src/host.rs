@@ -31,7 +31,7 @@ use crate::{
 const LOAD_PERIOD: Duration = Duration::from_secs(5);
 
 /// How long caches are kept filled for a hand-over that does not come.
-const WARM_FOR: Duration = Duration::from_secs(60);
+const WARM_FOR: Duration = Duration::from_mins(1);
 
 /// How often conditions that changed are written.
 const REPORT_PERIOD: Duration = Duration::from_millis(500);
