@@ -1,0 +1,311 @@
+//! What the integration tests share: one cluster, one replica that serves their controllers, and a stage for each test.
+//!
+//! A test that starts replicas of its own labels its controllers with [`OWN_REPLICA`], so that the shared replica leaves
+//! them alone, and has its replicas select by that label.
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use anyhow::Context;
+use kube::Client;
+use metashard_testkit::{Cluster, FakeHook, Replica, cluster, crds, hook::Call, replica, wait};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+mod controller;
+mod objects;
+
+pub(crate) use controller::ControllerBuilder;
+pub(crate) use objects::{
+    BIG_THING, CONFIG_MAP, CONTROLLER, DECORATOR, DEFAULTED, Kind, NAMESPACE, Objects, POD, SECRET, SERVICE,
+    THING, config_map, data_of, labelled, version_of,
+};
+
+/// Label of controllers that the shared replica does not serve.
+pub(crate) const OWN_REPLICA: &str = "own-replica";
+
+/// Label of the parents of one test; its controllers select by it.
+pub(crate) const STAGE: &str = "stage";
+
+/// Annotation by which a sync is started.
+const POKE: &str = "poke";
+
+/// Time for anything to happen: far more than it takes, for machines that are busy.
+pub(crate) const WITHIN: Duration = Duration::from_secs(30);
+
+/// How long it is watched that something does not happen.
+const WHILE: Duration = Duration::from_millis(400);
+
+/// What all tests of this program share.
+pub(crate) struct Shared {
+    pub(crate) cluster: Cluster,
+    /// Serves every controller without the label [`OWN_REPLICA`].
+    pub(crate) replica: Replica,
+}
+
+/// What one test has for itself: a namespace, a hook, and a name for its controller and as label of its parents.
+pub(crate) struct Stage {
+    pub(crate) shared: &'static Shared,
+    /// May do everything.
+    pub(crate) client: Client,
+    /// Also the name of its controller, and the value of the label [`STAGE`]. No other test has it.
+    pub(crate) namespace: String,
+    pub(crate) hook: FakeHook,
+    pokes: AtomicU32,
+}
+
+/// The shared cluster with its replica, started by the first to ask.
+pub(crate) async fn shared() -> anyhow::Result<&'static Shared> {
+    static SHARED: OnceCell<Shared> = OnceCell::const_new();
+    SHARED.get_or_try_init(start).await
+}
+
+async fn start() -> anyhow::Result<Shared> {
+    let cluster = Cluster::start(cluster::Options {
+        audit: true,
+        ..cluster::Options::default()
+    })
+    .await?;
+    install_crds(&cluster).await?;
+    let options = replica::Options::new(&cluster, "shared", "metashard-system")?.flags([
+        "--workers=5",
+        "--lease-duration=20s",
+        "--zap-log-level=debug",
+        "--zap-encoder=console",
+    ]);
+    let only_ours = format!("--target-label-selector=!{OWN_REPLICA}");
+    let options = options.flags([only_ours.as_str()]);
+    let mut replica = Replica::start(cluster.group(), &options)?;
+    replica.ready(WITHIN).await?;
+    Ok(Shared { cluster, replica })
+}
+
+/// Installs the CRDs as they are shipped, and those of the test kit.
+pub(crate) async fn install_crds(cluster: &Cluster) -> anyhow::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds");
+    for file in fs::read_dir(&folder).context("read deploy/crds")? {
+        let path = file?.path();
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        cluster.apply_yaml(&text).await?;
+    }
+    crds::install(&cluster.admin().await?).await
+}
+
+/// Asks `probe` until it is content.
+pub(crate) async fn eventually<T>(
+    what: &str,
+    probe: impl AsyncFnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    wait::eventually(WITHIN, what, probe).await
+}
+
+/// Asks `probe` for a while; it must be content each time.
+pub(crate) async fn throughout(
+    what: &str,
+    probe: impl AsyncFnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    wait::throughout(WHILE, what, probe).await
+}
+
+/// The answer of a hook that does what the parent's spec says: `children`, `status`, `resyncAfterSeconds`, `finalized`.
+pub(crate) fn as_told(request: &Value) -> Value {
+    let spec = &request["parent"]["spec"];
+    let mut answer = json!({ "children": [] });
+    for field in ["children", "status", "resyncAfterSeconds", "finalized"] {
+        if let Some(value) = spec.get(field) {
+            answer[field] = value.clone();
+        }
+    }
+    answer
+}
+
+impl Stage {
+    /// A stage whose hook [does what parents say](as_told). `claim`: a word for its names.
+    pub(crate) async fn new(claim: &str) -> anyhow::Result<Self> {
+        Self::with_hook(claim, FakeHook::json(as_told)?).await
+    }
+
+    /// A stage whose hook answers each request with `answer`.
+    pub(crate) async fn answering(
+        claim: &str,
+        answer: impl Fn(&Value) -> Value + Send + Sync + 'static,
+    ) -> anyhow::Result<Self> {
+        Self::with_hook(claim, FakeHook::json(answer)?).await
+    }
+
+    /// A stage with this hook.
+    pub(crate) async fn with_hook(claim: &str, hook: FakeHook) -> anyhow::Result<Self> {
+        Self::on(shared().await?, claim, hook).await
+    }
+
+    /// A stage with this hook on another cluster.
+    pub(crate) async fn on(
+        shared: &'static Shared,
+        claim: &str,
+        hook: FakeHook,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            shared,
+            client: shared.cluster.admin().await?,
+            namespace: shared.cluster.namespace(claim).await?,
+            hook,
+            pokes: AtomicU32::new(1),
+        })
+    }
+
+    /// The objects of a kind: those of this stage's namespace, unless the kind is cluster-scoped.
+    pub(crate) fn objects(&self, kind: Kind) -> Objects {
+        Objects::new(&self.client, kind, &self.namespace)
+    }
+
+    /// A CompositeController of this stage's [`Thing`](THING)s with generated selectors, which calls its hook's `/sync`.
+    pub(crate) fn controller(&self) -> ControllerBuilder<'_> {
+        ControllerBuilder::new(self)
+    }
+
+    /// Creates a parent that this stage's controller selects.
+    pub(crate) async fn parent(
+        &self,
+        kind: Kind,
+        name: &str,
+        spec: Value,
+    ) -> anyhow::Result<Value> {
+        let labels = json!({ STAGE: self.namespace });
+        let parent = json!({ "metadata": { "name": name, "labels": labels }, "spec": spec });
+        self.objects(kind).create(parent).await
+    }
+
+    /// The first request of this stage's hook that is `wanted`.
+    pub(crate) async fn request(
+        &self,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        eventually(what, async || {
+            let calls = self.hook.calls();
+            let found = calls.iter().map(Call::json).find(&wanted);
+            found.with_context(|| format!("no such request among {}", calls.len()))
+        })
+        .await
+    }
+
+    /// Starts a sync of a parent by an annotation, and returns the request that shows it.
+    ///
+    /// Syncs of one parent never overlap: all earlier ones have ended by then.
+    pub(crate) async fn poke(&self, kind: Kind, name: &str) -> anyhow::Result<Value> {
+        let number = self.pokes.fetch_add(1, Ordering::Relaxed).to_string();
+        let patch = json!({ "metadata": { "annotations": { POKE: number } } });
+        self.objects(kind).patch(name, patch).await?;
+        self.request("the request of a poked parent", |request| {
+            let metadata = &request["parent"]["metadata"];
+            metadata["name"] == name && metadata["annotations"][POKE] == number
+        })
+        .await
+    }
+
+    /// Lets a parent come to rest: the last of its syncs has ended, and the next would see what that one wrote.
+    pub(crate) async fn settle(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
+        self.poke(kind, name).await?;
+        self.poke(kind, name).await?;
+        Ok(())
+    }
+
+    /// What replicas asked the API server in this stage's namespace, as `verb resource` or `verb resource/subresource`,
+    /// in order, with the names of verbs that are in `verbs`; events left out.
+    pub(crate) fn requests_of_replicas(&self, verbs: &[&str]) -> anyhow::Result<Vec<String>> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let events = self.shared.cluster.audit_events()?;
+        let ours = events.iter().filter(|event| {
+            event["objectRef"]["namespace"] == self.namespace.as_str()
+                && event["objectRef"]["resource"] != "events"
+                && text(&event["userAgent"]).starts_with("metashard")
+                && verbs.contains(&text(&event["verb"]).as_str())
+        });
+        Ok(ours
+            .map(|event| {
+                let resource = text(&event["objectRef"]["resource"]);
+                match text(&event["objectRef"]["subresource"]) {
+                    sub if sub.is_empty() => format!("{} {resource}", text(&event["verb"])),
+                    sub => format!("{} {resource}/{sub}", text(&event["verb"])),
+                }
+            })
+            .collect())
+    }
+
+    /// What replicas wrote in this stage's namespace, as [`Self::requests_of_replicas`].
+    pub(crate) fn writes(&self) -> anyhow::Result<Vec<String>> {
+        self.requests_of_replicas(&["create", "update", "patch", "delete", "deletecollection"])
+    }
+
+    /// The events about `object` so far.
+    pub(crate) async fn events(&self, object: &Value) -> anyhow::Result<Vec<Value>> {
+        let metadata = &object["metadata"];
+        let namespace = metadata["namespace"].as_str().unwrap_or("default");
+        let mut events = Objects::new(&self.client, objects::EVENT, namespace)
+            .list()
+            .await?;
+        events.retain(|event| event["involvedObject"]["uid"] == metadata["uid"]);
+        Ok(events)
+    }
+
+    /// The first event about `object` with this reason whose message contains `text`.
+    pub(crate) async fn event(
+        &self,
+        object: &Value,
+        reason: &str,
+        text: &str,
+    ) -> anyhow::Result<Value> {
+        eventually(&format!("an event {reason} with {text:?}"), async || {
+            let events = self.events(object).await?;
+            let matches = |event: &&Value| {
+                event["reason"] == reason
+                    && event["message"]
+                        .as_str()
+                        .is_some_and(|it| it.contains(text))
+            };
+            let found = events.iter().find(matches).cloned();
+            found.with_context(|| format!("none such among {events:#?}"))
+        })
+        .await
+    }
+
+    /// The condition of this stage's controller, once it has this status.
+    pub(crate) async fn condition(&self, type_: &str, status: &str) -> anyhow::Result<Value> {
+        let name = self.namespace.as_str();
+        let controllers = self.objects(CONTROLLER);
+        eventually(&format!("condition {type_} to be {status}"), async || {
+            let controller = controllers.get(name).await?;
+            let found = condition_of(&controller, type_).filter(|it| it["status"] == status);
+            found.with_context(|| format!("the status is {:#}", controller["status"]))
+        })
+        .await
+    }
+}
+
+impl Drop for Stage {
+    /// Prints what the shared replica logged about this stage; the test runner shows it if the test fails.
+    #[expect(
+        clippy::print_stdout,
+        reason = "the test runner keeps it, and shows it if the test fails"
+    )]
+    fn drop(&mut self) {
+        let log = self.shared.replica.whole_log();
+        println!(
+            "--- what the shared replica logged about {}",
+            self.namespace
+        );
+        for line in log.lines().filter(|line| line.contains(&self.namespace)) {
+            println!("{line}");
+        }
+    }
+}
+
+/// A condition of an object.
+pub(crate) fn condition_of(object: &Value, type_: &str) -> Option<Value> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|it| it["type"] == type_).cloned()
+}
