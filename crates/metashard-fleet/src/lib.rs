@@ -12,6 +12,8 @@ pub mod lease;
 pub mod map;
 pub mod membership;
 pub mod message;
+#[cfg(all(test, feature = "model"))]
+mod model;
 pub mod placement;
 pub mod queue;
 pub mod record;
