@@ -52,6 +52,8 @@ pub struct HandOver {
     pub since: MonoTime,
     step: Step,
     has_retried: bool,
+    /// It holds no controller: nobody waits for it.
+    is_light: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -108,7 +110,9 @@ impl HandOvers {
                 told: false,
             },
         };
+        let is_light = begin.warm.is_none();
         self.moves.entry(begin.claim.shard).or_insert(HandOver {
+            is_light,
             from: begin.from,
             epoch: begin.claim.epoch,
             to: begin.to,
@@ -200,8 +204,7 @@ impl HandOvers {
                 hand_over.to = None;
                 has_changed = true;
             }
-            let is_told = matches!(hand_over.step, Step::Draining { sent: Some(_), .. });
-            let keep = is_told
+            let keep = hand_over.was_told()
                 || (has_session(&hand_over.from)
                     && (hand_over.to.is_some() || hand_over.why == Why::Leaving));
             has_changed |= !keep;
@@ -227,16 +230,32 @@ impl HandOvers {
         }
     }
 
+    /// Whether an owner that was told to stop has not done so yet: more is about to become free.
+    pub fn awaits_release(&self) -> bool {
+        self.unreleased().any(HandOver::was_told)
+    }
+
     /// Takes each hand-over a step further. `grace` is for running hook calls.
+    ///
+    /// Of one owner, the shards that hold controllers go first: the many that hold none must not stand in their way.
     pub fn advance(
         &mut self,
         now: Now,
         grace: Duration,
         has_session: impl Fn(&Incarnation) -> bool,
     ) -> Due {
+        let busy: BTreeSet<Incarnation> = self
+            .unreleased()
+            .filter(|hand_over| !hand_over.is_light)
+            .map(|hand_over| hand_over.from.clone())
+            .collect();
         let mut due = Due::default();
         for (shard, hand_over) in &mut self.moves {
-            hand_over.advance(now, *shard, grace, &has_session, &mut due);
+            let waits =
+                hand_over.is_light && !hand_over.was_told() && busy.contains(&hand_over.from);
+            if !waits {
+                hand_over.advance(now, *shard, grace, &has_session, &mut due);
+            }
         }
         self.cooling.retain(|_, until| now.mono < *until);
         due
@@ -260,12 +279,28 @@ impl HandOvers {
             self.cooling.insert(shard, now.mono + COOL_DOWN);
         }
     }
+
+    fn unreleased(&self) -> impl Iterator<Item = &HandOver> {
+        self.moves.iter().filter_map(|(shard, hand_over)| {
+            let claim = Claim {
+                shard: *shard,
+                epoch: hand_over.epoch,
+            };
+            let is_released = self.release(claim, &hand_over.from).is_some();
+            (!is_released).then_some(hand_over)
+        })
+    }
 }
 
 impl HandOver {
     /// Whether the owner was told to stop: that cannot be recalled.
     pub fn is_draining(&self) -> bool {
         matches!(self.step, Step::Draining { .. })
+    }
+
+    /// Whether the owner was told to stop, on whatever session.
+    fn was_told(&self) -> bool {
+        matches!(self.step, Step::Draining { sent: Some(_), .. })
     }
 
     fn drain(&mut self) {

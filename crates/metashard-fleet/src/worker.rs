@@ -141,8 +141,6 @@ pub enum Freshness {
     Released(Vec<LastWritten>),
     /// It is not known where the last owner's writes ended: all that a list shows that begins now.
     Crash,
-    /// The last owner was this incarnation, and it wrote nothing: nothing more than it has.
-    Kept,
 }
 
 /// Why an incarnation ends.

@@ -25,6 +25,9 @@ use crate::{
     time::{MonoTime, Now},
 };
 
+/// How long shards that are free wait for those that are about to be, so that one write gives them all away.
+const GATHER: Duration = Duration::from_millis(100);
+
 /// The leader's running loop, from the term that is its own until that is lost. A new one starts from the map and the
 /// Leases alone, and from what the workers say in their Hellos.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -52,6 +55,8 @@ pub(crate) struct Coordinator {
     share_at: Option<MonoTime>,
     /// Something has changed since it was last looked for shards that are free.
     is_dirty: bool,
+    /// Since when something is free that waits for more to be written with it.
+    free_since: Option<MonoTime>,
     is_postponed: bool,
     has_greeted: bool,
 }
@@ -92,6 +97,7 @@ impl Coordinator {
             plan_at: now.mono,
             share_at: None,
             is_dirty: true,
+            free_since: None,
             is_postponed: false,
             has_greeted: false,
         }
@@ -120,7 +126,10 @@ impl Coordinator {
     /// When it wants to run again.
     pub(crate) fn poll_timeout(&self, now: Now, config: &Config) -> Option<MonoTime> {
         let hand_overs = self.hand_overs.poll_timeout(now, config.drain_hook_grace);
-        earliest(earliest(Some(self.plan_at), self.share_at), hand_overs)
+        let gathered = self.free_since.map(|since| since + GATHER);
+        let gathered = gathered.filter(|gathered| *gathered > now.mono);
+        let plan = earliest(Some(self.plan_at), self.share_at);
+        earliest(plan, earliest(hand_overs, gathered))
     }
 
     /// Does all that is due. `has_news`: the state of a worker has changed.
@@ -142,6 +151,16 @@ impl Coordinator {
         self.plan_if_due(now, tools, out);
         self.hand_over(now, tools, out);
         self.write(now, tools, out);
+    }
+
+    /// Whether it may stop without leaving work undone that the next leader would have to learn of first: nobody is about
+    /// to give up a shard, and all that are free have been given away, as far as there is anybody to give them to.
+    pub(crate) fn is_at_rest(&self, tools: &Tools<'_>) -> bool {
+        let has_nobody = self.world(tools).eligible().next().is_none();
+        has_nobody
+            || (tools.table.is_settled()
+                && !self.hand_overs.awaits_release()
+                && self.unowned(tools.membership).is_empty())
     }
 
     /// The shards that nobody serves: without an owner, with one that is not alive, or released.
@@ -304,8 +323,14 @@ impl Coordinator {
         // As long as there is something to write, it may have to be written again.
         self.is_dirty = !owners.is_empty();
         if owners.is_empty() {
+            self.free_since = None;
             return;
         }
+        let since = *self.free_since.get_or_insert(now.mono);
+        if self.hand_overs.awaits_release() && now.mono < since + GATHER {
+            return;
+        }
+        self.free_since = None;
         let spec = spec::with_new_owners(&self.map.spec, &owners);
         let mut base = Arc::clone(&self.map);
         if !tools.config.rules.keep(Rule::MapByVersion) {

@@ -1,5 +1,7 @@
 //! The leader machine: what each input means, and what follows from it.
 
+mod closing;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -47,6 +49,8 @@ pub struct Leader {
     nobody_led_yet: bool,
     /// Since when each shard has been without a live owner.
     unowned: BTreeMap<ShardId, MonoTime>,
+    /// The process ends: until when a coordinator may go on to give away what has become free.
+    closing: Option<MonoTime>,
     has_finished: bool,
     wake: Option<MonoTime>,
 }
@@ -89,6 +93,7 @@ impl Leader {
             lead: Lead::Idle,
             nobody_led_yet: false,
             unowned: BTreeMap::new(),
+            closing: None,
             has_finished: false,
             wake: Some(now.mono),
             config,
@@ -223,7 +228,7 @@ impl Leader {
                 self.membership.own_renewal(now, since);
                 self.elect(now, election::Input::OwnRenewal(since), out);
             }
-            Input::ShutdownAsked => self.elect(now, election::Input::ShutdownAsked, out),
+            Input::ShutdownAsked => self.begin_to_close(now),
             Input::WorkerLeasesSynced => self.membership.listed(),
             Input::WorkerLeasesListed(has_come) => {
                 if has_come {
@@ -306,6 +311,7 @@ impl Leader {
         {
             self.elect(now, election::Input::StepDownAsked, out);
         }
+        self.close(now, out);
         if self.election.phase() != Phase::Leading {
             self.stop(now, out);
         }
@@ -451,6 +457,7 @@ impl Leader {
 
     fn next_wake(&self, now: Now) -> Option<MonoTime> {
         let wake = earliest(self.election.poll_timeout(), self.membership.poll_timeout());
+        let wake = earliest(wake, self.closing);
         if !self.election.may_lead(now) {
             let table = self.table.poll_timeout();
             return earliest(wake, table.filter(|_| self.table.is_unknown()));

@@ -115,10 +115,9 @@ impl Shards {
         }
         shard.assigned = Some((claim.epoch, last_written.clone()));
         if let Some(running) = &mut shard.running {
-            let waits_for_list = running.state == State::Serving
-                && !running.fresh
-                && running.freshness == Freshness::Crash;
-            if running.epoch == claim.epoch && waits_for_list {
+            // Whoever runs it may be waiting for a list, which this makes needless.
+            let may_wait = running.state == State::Serving && running.freshness == Freshness::Crash;
+            if running.epoch == claim.epoch && may_wait {
                 running.freshness = Freshness::Released(last_written);
                 let freshness = running.freshness.clone();
                 out.push(Action::Start { claim, freshness });
@@ -359,7 +358,7 @@ impl Shard {
             (Some((epoch, last_written)), _) if *epoch == claim.epoch => last_written.clone(),
             // Never served here: where its predecessor's writes ended, if known, is still where they ended.
             (_, Freshness::Released(last_written)) => last_written,
-            (_, Freshness::Crash | Freshness::Kept) => Vec::new(),
+            (_, Freshness::Crash) => Vec::new(),
         };
         self.keep_release(claim.epoch, &last_written);
         Release {
@@ -394,7 +393,7 @@ impl Shard {
         };
         let last_written = match known {
             Freshness::Released(last_written) => last_written,
-            Freshness::Crash | Freshness::Kept => Vec::new(),
+            Freshness::Crash => Vec::new(),
         };
         self.bury(epoch, rules);
         self.keep_release(epoch, &last_written);
@@ -423,7 +422,7 @@ fn end(ended: Running, last_written: Vec<LastWritten>) -> Freshness {
         }
     }
     if all.is_empty() {
-        Freshness::Kept
+        Freshness::Crash
     } else {
         Freshness::Released(all)
     }

@@ -354,3 +354,103 @@ fn burst_of_releases_is_written_in_few_maps() {
     let writes = writes.filter(|it| matches!(it, crate::leader::Action::WriteMap(_)));
     assert_eq!(writes.count(), 1);
 }
+
+#[test]
+fn shards_with_controllers_are_drained_before_those_without() {
+    let mut fleet = Fleet::running(&["a", "b"]);
+    let claims = fleet.owned_by("b");
+    let claim = claims[7];
+    fleet.tell(0, Input::ControllersCounted([(claim.shard, 1)].into()));
+    fleet.worker("b").drains = false;
+
+    leave(&mut fleet, "b");
+    let grace = Duration::from_secs(2);
+    assert_eq!(fleet.orders("b"), [&Order::Drain { claim, grace }]);
+
+    let last_written = vec![last_written(claim)];
+    fleet.say(
+        "b",
+        FromWorker::Released {
+            claim,
+            last_written,
+        },
+    );
+    assert_eq!(fleet.orders("b").len(), claims.len());
+}
+
+#[test]
+fn what_is_released_waits_a_moment_for_the_rest() {
+    let mut fleet = Fleet::running(&["a", "b"]);
+    fleet.worker("b").drains = false;
+    leave(&mut fleet, "b");
+    let claims = fleet.owned_by("b");
+    let release = |fleet: &mut Fleet, claim| {
+        let last_written = Vec::new();
+        fleet.say(
+            "b",
+            FromWorker::Released {
+                claim,
+                last_written,
+            },
+        );
+    };
+
+    release(&mut fleet, claims[0]);
+    assert_eq!(fleet.maps.len(), 0, "the others may come soon");
+    fleet.run(Duration::from_millis(100));
+    assert_eq!(fleet.maps.len(), 1, "they did not");
+    for claim in &claims[1..] {
+        release(&mut fleet, *claim);
+    }
+
+    assert_eq!(fleet.maps.len(), 2, "nobody is left to wait for");
+    assert_eq!(fleet.owned_by("a").len(), usize::from(N_SHARDS));
+}
+
+#[test]
+fn leader_that_ends_first_gives_away_what_is_being_released() {
+    let mut fleet = Fleet::running(&["a", "b"]);
+    fleet.worker("b").drains = false;
+    leave(&mut fleet, "b");
+    let claims = fleet.owned_by("b");
+
+    fleet.tell(0, Input::ShutdownAsked);
+    assert_eq!(fleet.leaders(), [0]);
+    for claim in claims {
+        let last_written = Vec::new();
+        fleet.say(
+            "b",
+            FromWorker::Released {
+                claim,
+                last_written,
+            },
+        );
+    }
+
+    assert_eq!(fleet.owned_by("a").len(), usize::from(N_SHARDS));
+    assert!(fleet.replicas[0].has_finished);
+}
+
+#[test]
+fn leader_that_ends_does_not_wait_for_a_worker_that_does_not_release() {
+    let mut fleet = Fleet::running(&["a", "b"]);
+    fleet.worker("b").drains = false;
+    leave(&mut fleet, "b");
+
+    fleet.tell(0, Input::ShutdownAsked);
+    fleet.run(Duration::from_millis(1_400));
+    assert!(!fleet.replicas[0].has_finished);
+    fleet.run(Duration::from_millis(200));
+
+    assert!(fleet.replicas[0].has_finished);
+}
+
+#[test]
+fn leader_of_nobody_ends_at_once() {
+    let mut fleet = Fleet::running(&["a"]);
+    leave(&mut fleet, "a");
+
+    fleet.tell(0, Input::ShutdownAsked);
+
+    assert!(fleet.replicas[0].has_finished);
+}

@@ -10,7 +10,7 @@ use metashard_api::{
 use super::fleet::{Fleet, LEADER_LEASE, MapWrites, N_SHARDS, n_moved};
 use crate::{
     election::Phase,
-    leader::{Input, Report},
+    leader::{Action, Input, Report},
     message::Order,
     record::Holder,
     rules::{Rule, Rules},
@@ -183,6 +183,17 @@ fn lead_is_released_only_when_the_map_write_under_way_is_answered() {
 
     leader.handle(now, released, &mut actions);
     leader.handle(now, Input::ShutdownAsked, &mut actions);
+    let now = now.after(Duration::from_millis(1_500));
+    leader.handle_timeout(now, &mut actions);
+    let renewal = actions.iter().find_map(|action| {
+        if let Action::LeaderLease(request) = action {
+            Some(request.clone())
+        } else {
+            None
+        }
+    });
+    let renewed = fleet.server.answer(LEADER_LEASE, renewal.unwrap());
+    leader.handle(now, Input::LeaderLeaseAnswered(renewed), &mut actions);
 
     let n_writes = actions.iter().filter(|it| is_map_write(it)).count();
     assert_eq!(n_writes, 1, "{actions:?}");
@@ -228,11 +239,11 @@ fn map_write_that_was_carried_out_without_an_answer_is_followed_all_the_same() {
     );
 }
 
-fn is_map_write(action: &crate::leader::Action) -> bool {
-    matches!(action, crate::leader::Action::WriteMap(_))
+fn is_map_write(action: &Action) -> bool {
+    matches!(action, Action::WriteMap(_))
 }
 
-fn is_lease_write(action: &crate::leader::Action) -> bool {
+fn is_lease_write(action: &Action) -> bool {
     use crate::{leader::Action, lease::Request};
     matches!(action, Action::LeaderLease(Request::Put(_)))
 }

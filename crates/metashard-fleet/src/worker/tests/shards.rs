@@ -131,13 +131,17 @@ fn assign_after_the_map_lightens_what_the_caches_wait_for() {
 }
 
 #[test]
-fn assign_after_the_shard_is_fresh_changes_nothing() {
+fn assign_tells_of_the_writes_also_when_some_controllers_work_already() {
+    let writes = vec![written("v1/configmaps", "70")];
     let mut scene = Scene::member(&[Me(4)]);
     scene.tell(Input::Fresh(claim(0, 4)));
 
-    scene.assign(1, claim(0, 4), vec![written("v1/configmaps", "70")]);
+    scene.assign(1, claim(0, 4), writes.clone());
 
-    assert_eq!(scene.steps(), []);
+    assert_eq!(
+        scene.steps(),
+        [start(claim(0, 4), Freshness::Released(writes))]
+    );
 }
 
 /// How an ownership with epoch 4 begins and goes, and what its release then tells of writes.
@@ -182,19 +186,20 @@ fn release_tells_the_own_writes_and_those_before_them() {
 }
 
 #[test]
-fn own_successor_without_writes_keeps_its_caches_as_they_are() {
+fn own_successor_goes_on_from_its_own_writes() {
+    let writes = vec![written("v1/configmaps", "70")];
     let mut scene = Scene::member(&[Me(3)]);
     scene.tell(Input::Fresh(claim(0, 3)));
     scene.see_map(1, 2, &[Me(4)]);
 
     scene.tell(Input::Drained {
         claim: claim(0, 3),
-        last_written: vec![],
+        last_written: writes.clone(),
     });
 
     assert_eq!(
         scene.steps().pop(),
-        Some(start(claim(0, 4), Freshness::Kept))
+        Some(start(claim(0, 4), Freshness::Released(writes)))
     );
 }
 
