@@ -136,10 +136,16 @@ impl Keeper {
     async fn run(mut self) {
         let clock = self.connector.clock().clone();
         let mut failures = 0;
+        let mut last = None;
         loop {
             let Some(leader) = self.current_leader().await else {
                 return;
             };
+            if last.as_ref() != Some(&leader) {
+                // How hard the last one was to reach says nothing of this one.
+                failures = 0;
+                last = Some(leader.clone());
+            }
             let mut reached = Reached::Nobody;
             let ended = {
                 let another = another_leads(self.leader.clone(), leader.clone());

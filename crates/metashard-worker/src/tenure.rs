@@ -160,7 +160,7 @@ mod tests {
         let mut tenures = Tenures::default();
         tenures.own(claim(1), Freshness::Crash);
         tenures.give_up(claim(1));
-        tenures.own(claim(2), Freshness::Kept);
+        tenures.own(claim(2), Freshness::Crash);
 
         tenures.gone(claim(1));
 
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_warm_shard_that_never_comes_is_let_go_and_a_served_one_is_not() {
-        let limit = Duration::from_secs(60);
+        let limit = Duration::from_mins(1);
         let mut tenures = Tenures::default();
         tenures.warm(SHARD, MonoTime::default());
         assert_eq!(tenures.cool(MonoTime(limit / 2), limit), []);

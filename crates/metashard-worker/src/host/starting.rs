@@ -131,7 +131,7 @@ impl Host {
         let Some((claim, freshness)) = self.tenures.owned(instance.shard) else {
             return;
         };
-        match instance.freshness_for(claim) {
+        match instance.freshness_for(claim, freshness) {
             CacheAge::Fresh => self.begin(name, claim),
             CacheAge::Awaited => {}
             CacheAge::Unknown => {
