@@ -63,6 +63,10 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         News::Some => false,
     };
     if spared {
+        // The cache shows our writes now: copies of them need not be kept.
+        for object in seen(&parent, &candidates) {
+            state.memory.saw(object);
+        }
         instance.remember(key, state);
         context.metrics.spared(instance);
         return Again::Await;
@@ -106,6 +110,14 @@ async fn catch_up(instance: &Instance, awaited: Vec<Awaited>) {
             view.reach(&write.resource_version).await;
         }
     }
+}
+
+/// All that the caches have of a parent and its children.
+fn seen<'a>(
+    parent: &'a Arc<Object>,
+    candidates: &'a [Candidates],
+) -> impl Iterator<Item = &'a Arc<Object>> {
+    std::iter::once(parent).chain(candidates.iter().flat_map(|rule| &rule.objects))
 }
 
 /// Two equal signatures: the same children in the same versions.
