@@ -54,6 +54,8 @@ pub(crate) struct Host {
 #[derive(Debug)]
 struct Slot {
     uid: ControllerUid,
+    /// As last seen: events are told of it also when it is gone, or no longer selected.
+    object: Arc<Object>,
     state: SlotState,
 }
 
@@ -179,7 +181,7 @@ impl Host {
         drop(self.events.send(event).await);
     }
 
-    /// Records an event on a controller object, as long as it is there.
+    /// Records an event on a controller object.
     fn tell_controller(
         &self,
         name: &ControllerName,
@@ -187,8 +189,9 @@ impl Host {
         reason: &'static str,
         message: String,
     ) {
-        if let Some(object) = self.catalog.get(name) {
-            self.reporter.tell(&object, is_warning, reason, message);
+        if let Some(slot) = self.slots.get(name) {
+            self.reporter
+                .tell(&slot.object, is_warning, reason, message);
         }
     }
 
@@ -202,16 +205,22 @@ impl Host {
     /// Does what is missing for one controller.
     fn settle(&mut self, name: &ControllerName) {
         let object = self.catalog.get(name);
-        if object.is_some() && !self.slots.contains_key(name) {
-            let uid = ControllerUid::new(object.as_ref().map(|it| it.uid()).unwrap_or_default());
-            let state = SlotState::Elsewhere;
-            self.slots.insert(name.clone(), Slot { uid, state });
+        if let (Some(object), false) = (&object, self.slots.contains_key(name)) {
+            let slot = Slot {
+                uid: ControllerUid::new(object.uid()),
+                object: Arc::clone(object),
+                state: SlotState::Elsewhere,
+            };
+            self.slots.insert(name.clone(), slot);
         }
-        let Some(slot) = self.slots.get(name) else {
+        let Some(slot) = self.slots.get_mut(name) else {
             return;
         };
         match object.filter(|object| object.uid() == slot.uid.as_str()) {
-            Some(object) => self.settle_present(name, &object),
+            Some(object) => {
+                slot.object = Arc::clone(&object);
+                self.settle_present(name, &object);
+            }
             None => self.settle_gone(name),
         }
     }
