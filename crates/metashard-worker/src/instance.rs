@@ -337,6 +337,7 @@ impl Instance {
             .parents
             .list()
             .iter()
+            .filter(|parent| self.controller.concerns(parent))
             .map(|parent| ParentKey::of(parent))
             .collect();
         {

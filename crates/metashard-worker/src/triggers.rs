@@ -48,9 +48,12 @@ pub(crate) struct ParentEvents {
 
 impl Subscriber for ParentEvents {
     fn on_event(&self, event: Event) {
+        let concerns = |parent: &Object| self.controller.concerns(parent);
         let parent = match event {
             Event::Applied { old, new } => {
-                if old.is_some_and(|old| self.controller.ignores_update(&old, &new)) {
+                let old = old.as_deref();
+                let is_ours = concerns(&new) || old.is_some_and(concerns);
+                if !is_ours || old.is_some_and(|old| self.controller.ignores_update(old, &new)) {
                     return;
                 }
                 new
