@@ -143,9 +143,13 @@ pub fn update(observed: &Value, desired: &Value) -> Result<Updated, Error> {
     if let Some(text) = text.or_else(|| lastapplied::text_of(observed).map(str::to_owned)) {
         annotate(&mut object, text)?;
     }
+    let changed = !diff::equal(observed, &object);
+    if changed {
+        drop_nulls(&mut object, Some(observed));
+    }
     Ok(Updated {
-        changed: !diff::equal(observed, &object),
         object,
+        changed,
         same_wish,
     })
 }
@@ -158,8 +162,30 @@ pub fn create(desired: &Value) -> Result<Value, Error> {
     let mut object = desired.clone();
     lastapplied::strip(&mut object);
     let (_, text) = lastapplied::record(&object);
+    drop_nulls(&mut object, None);
     annotate(&mut object, text)?;
     Ok(object)
+}
+
+/// Takes nulls out of what is to be written, but for those that are there already: a null counts as absent, and an API server
+/// takes one in a map of texts for an empty text.
+fn drop_nulls(value: &mut Value, observed: Option<&Value>) {
+    match value {
+        Value::Object(map) => map.retain(|key, value| {
+            let observed = observed.and_then(|observed| observed.get(key));
+            drop_nulls(value, observed);
+            !value.is_null() || observed.is_some_and(Value::is_null)
+        }),
+        Value::Array(items) => {
+            let observed = observed.and_then(Value::as_array);
+            for item in items {
+                if !observed.is_some_and(|observed| observed.contains(item)) {
+                    drop_nulls(item, None);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 fn restore(observed: &Value, object: &mut Value) -> Result<(), Error> {

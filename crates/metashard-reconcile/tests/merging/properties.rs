@@ -45,6 +45,19 @@ fn object() -> impl Strategy<Value = Value> {
         .prop_map(|pairs| Value::Object(pairs.into_iter().collect::<Map<_, _>>()))
 }
 
+/// The value without the keys whose value is null.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        value => value,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
@@ -91,6 +104,19 @@ proptest! {
         prop_assert!(first.changed, "the record of what was applied is new");
         prop_assert!(!second.changed, "{} then {}", first.object, second.object);
         prop_assert!(second.same_wish);
+    }
+
+    #[test]
+    fn no_null_is_written_that_is_not_there_already(observed in object(), desired in object()) {
+        let desired = json!({"apiVersion": "v1", "kind": "K", "spec": desired});
+        let observed = json!({"apiVersion": "v1", "kind": "K", "metadata": {"uid": "u"}, "spec": without_nulls(observed)});
+
+        let created = apply::create(&desired).unwrap();
+        let updated = apply::update(&observed, &desired).unwrap().object;
+
+        for written in [created, updated] {
+            prop_assert_eq!(&without_nulls(written.clone()), &written);
+        }
     }
 
     #[test]
