@@ -67,6 +67,13 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         for object in seen(&parent, &candidates) {
             state.memory.saw(object);
         }
+        // The timer that brought us here may be one from before, and the one that was asked for last not set.
+        if let Some(due) = state.due {
+            let delay = due.since(began.mono);
+            context
+                .dispatcher
+                .push_after(instance.flow, key.clone(), delay);
+        }
         instance.remember(key, state);
         context.metrics.spared(instance);
         return Again::Await;
