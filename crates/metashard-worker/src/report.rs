@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use metashard_api::{names::reason, validate::Finding};
+use metashard_api::{
+    names::{event, reason},
+    validate::Finding,
+};
 use metashard_fleet::message::Claim;
 use metashard_kube::{
     events,
@@ -146,6 +149,12 @@ impl Reporter {
             let written = write(&context, &name, &object, &report).await;
             let mut told = told.lock();
             told.writing.remove(&name);
+            if !matches!(written, Written::NotNow)
+                && let Some(trouble) = report.new_trouble(told.written.get(&name))
+            {
+                let about = Arc::new(events::About::object(&object));
+                context.recorder.record(&about, &trouble);
+            }
             match written {
                 Written::Kept => {
                     told.written.insert(name, report);
@@ -157,6 +166,19 @@ impl Reporter {
                 Written::NotNow => {}
             }
         });
+    }
+}
+
+impl Report {
+    /// The event about caches that cannot be filled, if `before` does not tell of it.
+    fn new_trouble(&self, before: Option<&Self>) -> Option<events::Event> {
+        let watches = &self.health.watches;
+        let is_known = before.is_some_and(|before| before.health.watches == *watches);
+        (watches.holds == Some(false) && !is_known).then(|| events::Event {
+            is_warning: true,
+            reason: event::SYNC_ERROR.into(),
+            message: format!("Sync error: {}", watches.message),
+        })
     }
 }
 
