@@ -20,6 +20,12 @@ const MAX_REPEATED: usize = 16;
 /// Why bytes are not read as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// Nothing, or blanks only.
+    #[error("it is empty; answer with a JSON object")]
+    Empty,
+    /// A page for people.
+    #[error("it begins as HTML does; answer with a JSON object")]
+    Markup,
     /// Not JSON.
     #[error("malformed JSON at byte {offset}: {wanted} expected")]
     Malformed {
@@ -89,6 +95,11 @@ pub fn read(bytes: &[u8], fields: Fields) -> Result<Outermost, Error> {
         repeated: Vec::new(),
     };
     reader.skip_blanks();
+    match reader.peek() {
+        None => return Err(Error::Empty),
+        Some(b'<') => return Err(Error::Markup),
+        Some(_) => {}
+    }
     let outermost = if reader.peek() == Some(b'{') {
         let fields = reader.outermost_object(fields)?;
         Outermost::Object(Document {

@@ -122,22 +122,21 @@ impl SyncMachine {
 
     fn refuse(&mut self, refusal: Refusal) -> Step {
         let Refusal { reason, text } = refusal;
+        let verdict = format!("{}: {text}", self.parent);
         let message = if reason == event::SYNC_ERROR {
             format!("Sync error: {text}")
         } else {
-            text.clone()
+            text
         };
         self.report.warn(reason, message);
-        self.done(Verdict::AnswerRefused(text), Requeue::Backoff)
+        self.done(Verdict::AnswerRefused(verdict), Requeue::Backoff)
     }
 
     fn refuse_childless(&mut self, hook: HookKind) -> Step {
         let error = "the answer has no field children, and would delete all of them; return `children: []` if none should exist";
-        let text = self.hook_error(hook, error);
-        self.refuse(Refusal {
-            reason: event::SYNC_ERROR,
-            text,
-        })
+        let error = self.hook_error(hook, error);
+        self.report.sync_error(&error);
+        self.done(Verdict::AnswerRefused(error), Requeue::Backoff)
     }
 
     /// The delete guard: an answer that makes many children vanish, or that has no field `children` and makes any vanish,
