@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use metashard_api::{crd, id::Incarnation, shard_map::ShardMapSpec};
 use metashard_fleet::{map, record::Written};
 use metashard_kube::{
+    access::{Rights, lacking},
     client::Clients,
     crd::{Installed, Missing, install, missing},
     shard_map::ShardMaps,
@@ -21,6 +22,9 @@ use uuid::Uuid;
 /// Attempts to reach the API server, and the pause between two: the peer's, made for service meshes whose proxy starts
 /// later than the process.
 const ATTEMPTS: (u32, Duration) = (6, Duration::from_secs(5));
+
+/// API group of controllers.
+const PEER_GROUP: &str = "metacontroller.k8s.io";
 
 /// Waits until the API server answers.
 pub(crate) async fn reach(clients: &Clients, clock: &Clock) -> anyhow::Result<()> {
@@ -51,6 +55,7 @@ pub(crate) async fn cluster(clients: &Clients, namespace: &str) -> anyhow::Resul
     if !absent.is_empty() {
         return Err(Missing(absent).into());
     }
+    rights(clients, namespace).await?;
     ensure_namespace(clients, namespace)
         .await
         .with_context(|| {
@@ -73,6 +78,37 @@ pub(crate) async fn cluster(clients: &Clients, namespace: &str) -> anyhow::Resul
             Err(Missing(vec![name]).into())
         }
     }
+}
+
+/// Says in one line which rights are missing without which a replica can do nothing. Rights to parents, children and events
+/// are not among them: each controller tells of its own.
+async fn rights(clients: &Clients, namespace: &str) -> anyhow::Result<()> {
+    let rights = |verbs: &[&'static str], group, resource, namespace: Option<&str>| Rights {
+        verbs: verbs.to_vec(),
+        group,
+        resource,
+        namespace: namespace.map(str::to_owned),
+    };
+    let here = Some(namespace);
+    let leases = ["get", "list", "watch", "create", "update", "delete"];
+    let maps = ["get", "list", "watch", "create", "update"];
+    let watched = ["list", "watch"];
+    let needed = vec![
+        rights(&leases, "coordination.k8s.io", "leases", here),
+        rights(&["get", "create"], "", "secrets", here),
+        rights(&maps, "metashard.io", "shardmaps", here),
+        rights(&watched, PEER_GROUP, "compositecontrollers", None),
+        rights(&watched, PEER_GROUP, "decoratorcontrollers", None),
+    ];
+    let lacking = lacking(clients, needed).await;
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let lacking: Vec<_> = lacking.iter().map(ToString::to_string).collect();
+    bail!(
+        "the user of this process lacks rights: {}; grant them by a Role or ClusterRole, and a binding of it",
+        lacking.join("; ")
+    )
 }
 
 /// Makes the empty map that the manifests bring along as well. There can have been none before, so the first leader need

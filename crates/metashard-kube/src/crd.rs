@@ -37,7 +37,8 @@ pub enum Installed {
 ///
 /// # Errors
 ///
-/// When the API server cannot be reached or refuses. One that may not be read counts as present: its watch will tell.
+/// When the API server cannot be reached or refuses. Whether one that may not be read is there is found out by asking for
+/// its objects; if these may not be listed either, it counts as present: its watch will tell.
 pub async fn missing(
     clients: &Clients,
     crds: &[CustomResourceDefinition],
@@ -47,7 +48,11 @@ pub async fn missing(
         match read(clients, name(crd)).await {
             Ok(()) => {}
             Err(error) if error.is_not_found() => missing.push(name(crd).to_owned()),
-            Err(error) if error.is_forbidden() => {}
+            Err(error) if error.is_forbidden() => {
+                if is_served(clients, crd).await == Some(false) {
+                    missing.push(name(crd).to_owned());
+                }
+            }
             Err(error) => return Err(error),
         }
     }
@@ -83,7 +88,12 @@ pub async fn install(
         Ok(_) => {}
         // Another replica was faster.
         Err(error) if error.is_conflict() => {}
-        Err(error) if error.is_forbidden() => return Ok(Installed::NotAllowed),
+        Err(error) if error.is_forbidden() => {
+            return match is_served(clients, crd).await {
+                Some(true) => Ok(Installed::Already),
+                Some(false) | None => Ok(Installed::NotAllowed),
+            };
+        }
         Err(error) => return Err(error),
     }
     served(clients, crd).await?;
@@ -126,6 +136,22 @@ fn is_established(body: &[u8]) -> bool {
     conditions
         .iter()
         .any(|condition| condition.type_ == "Established" && condition.status == "True")
+}
+
+/// Whether objects of `crd` are served; `None` if they may not be listed, or there is no answer.
+async fn is_served(clients: &Clients, crd: &CustomResourceDefinition) -> Option<bool> {
+    let spec = &crd.spec;
+    let version = spec.versions.first().map_or("", |version| &version.name);
+    let target = format!(
+        "/apis/{}/{version}/{}?limit=1",
+        spec.group, spec.names.plural
+    );
+    let identity = Identity::process();
+    match clients.general().call(Call::get(&identity, target)).await {
+        Ok(_) => Some(true),
+        Err(error) if error.is_not_found() => Some(false),
+        Err(_) => None,
+    }
 }
 
 async fn read(clients: &Clients, name: &str) -> Result<(), Error> {

@@ -5,6 +5,7 @@
 //!
 //! Objects are kept as the bytes that they came in.
 
+pub mod access;
 pub mod client;
 pub mod crd;
 pub mod discovery;
