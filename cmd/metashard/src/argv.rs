@@ -5,7 +5,10 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
+use clap::{
+    CommandFactory, FromArgMatches,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 use crate::options::Options;
 
@@ -32,8 +35,27 @@ pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Options, cla
         }
         normal.push(long);
     }
-    let matches = command.try_get_matches_from_mut(normal)?;
+    let matches = command.try_get_matches_from_mut(normal).map_err(|error| {
+        // Without it the usage is told of some mistakes only.
+        with_usage(error, &mut command)
+    })?;
     Options::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// A mistake that only the check of the options finds, told as the others are.
+pub(crate) fn mistake(message: &str) -> String {
+    let mut command = Options::command();
+    command
+        .error(ErrorKind::ValueValidation, message)
+        .to_string()
+}
+
+fn with_usage(mut error: clap::Error, command: &mut clap::Command) -> clap::Error {
+    if !is_answer(&error) {
+        let usage = ContextValue::StyledStr(command.render_usage());
+        error.insert(ContextKind::Usage, usage);
+    }
+    error
 }
 
 /// Whether this is what was asked for (help, version) and not a mistake.

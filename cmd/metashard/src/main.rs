@@ -33,11 +33,7 @@ fn main() -> ExitCode {
     let print_config = options.print_config;
     let config = match options.check(&Environment::read()) {
         Ok(config) => config,
-        Err(mistake) => {
-            return usage(&format!(
-                "error: {mistake}\n\nFor more information, try '--help'.\n"
-            ));
-        }
+        Err(mistake) => return usage(&argv::mistake(&mistake.to_string())),
     };
     if print_config {
         return print(&config.to_string());
