@@ -34,8 +34,6 @@ pub enum Invariant {
     NoResurrection,
     /// I11: without a coordinator no shard changes its owner.
     StaticStability,
-    /// I12: placing again changes nothing.
-    IdempotentPlan,
     /// I13: what is released has nothing in flight.
     HonestRelease,
     /// L1: at most one candidate is inside its own acting deadline.
@@ -116,7 +114,6 @@ impl Invariant {
             Self::TableFirst => "I5",
             Self::NoResurrection => "I6",
             Self::StaticStability => "I11",
-            Self::IdempotentPlan => "I12",
             Self::HonestRelease => "I13",
             Self::OneLeader => "L1",
             Self::OutageFencesNobody => "O1",

@@ -92,6 +92,12 @@ impl History {
         {
             self.broken.insert(Invariant::OutageFencesNobody);
         }
+        if now.holder == Holder::Released {
+            // For every leader that is the release of all it held.
+            let held = self.published.iter().filter(|hold| hold.worker == *worker);
+            self.released.extend(held.cloned());
+            self.ended(worker);
+        }
         self.worked.insert(worker.clone(), (0, 0));
     }
 

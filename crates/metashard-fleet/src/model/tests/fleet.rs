@@ -103,7 +103,11 @@ fn join() -> Fleet {
 }
 
 fn eviction() -> Fleet {
-    let budget = Budget { slow: 1, ..NONE };
+    let budget = Budget {
+        slow: 1,
+        pauses: 1,
+        ..NONE
+    };
     Fleet {
         scene: Scene::Evicting,
         ..settled(6, budget)
