@@ -230,9 +230,11 @@ impl HandOvers {
         }
     }
 
-    /// Whether an owner that was told to stop has not done so yet: more is about to become free.
-    pub fn awaits_release(&self) -> bool {
-        self.unreleased().any(HandOver::was_told)
+    /// Whether an owner that was told to stop has not done so yet: more is about to become free. `with_light`: also if
+    /// what it gives up holds no controller.
+    pub fn awaits_release(&self, with_light: bool) -> bool {
+        self.unreleased()
+            .any(|hand_over| hand_over.was_told() && (with_light || !hand_over.is_light))
     }
 
     /// Takes each hand-over a step further. `grace` is for running hook calls.

@@ -8,7 +8,7 @@ use metashard_fleet::{
     record::{Record, Written},
 };
 use metashard_kube::{lease::Leases, shard_map::ShardMaps};
-use metashard_runtime::{log::chain, task::Tasks};
+use metashard_runtime::{clock::Clock, log::chain, task::Tasks};
 use tracing::{debug, warn};
 
 /// The requests under way.
@@ -21,6 +21,7 @@ pub(crate) struct Requests {
     pub(crate) leader_leases: Leases,
     pub(crate) leader_lease: String,
     pub(crate) maps: ShardMaps,
+    clock: Clock,
 }
 
 impl Requests {
@@ -30,6 +31,7 @@ impl Requests {
         leader_leases: Leases,
         leader_lease: String,
         maps: ShardMaps,
+        clock: Clock,
     ) -> Self {
         Self {
             running: Tasks::new(),
@@ -37,6 +39,7 @@ impl Requests {
             leader_leases,
             leader_lease,
             maps,
+            clock,
         }
     }
 
@@ -114,9 +117,14 @@ impl Requests {
 
     /// Writes the map.
     pub(crate) fn write_map(&mut self, write: map::Write) {
-        let maps = self.maps.clone();
+        let (maps, clock) = (self.maps.clone(), self.clock.clone());
         self.running.spawn("map-write", async move {
-            Some(Input::MapWritten(maps.write(&write).await))
+            let sent = clock.now().mono;
+            let written = maps.write(&write).await;
+            let took = clock.now().mono.since(sent);
+            let (term, seq) = (write.spec.term, write.spec.seq);
+            debug!(%term, %seq, millis = took.as_millis(), "ShardMap sent");
+            Some(Input::MapWritten(written))
         });
     }
 

@@ -159,7 +159,7 @@ impl Coordinator {
         let has_nobody = self.world(tools).eligible().next().is_none();
         has_nobody
             || (tools.table.is_settled()
-                && !self.hand_overs.awaits_release()
+                && !self.hand_overs.awaits_release(true)
                 && self.unowned(tools.membership).is_empty())
     }
 
@@ -327,7 +327,12 @@ impl Coordinator {
             return;
         }
         let since = *self.free_since.get_or_insert(now.mono);
-        if self.hand_overs.awaits_release() && now.mono < since + GATHER {
+        // What holds controllers does not wait for what holds none.
+        let is_light = owners.keys().all(|shard| {
+            let n_controllers = tools.controllers.get(shard).copied();
+            n_controllers.unwrap_or_default() == 0
+        });
+        if self.hand_overs.awaits_release(is_light) && now.mono < since + GATHER {
             return;
         }
         self.free_since = None;
