@@ -55,7 +55,13 @@ const STEPS: &[Step] = &[
         name: "programs",
         run: repository::build_programs,
     },
+    Step {
+        name: "examples in the documentation",
+        run: || command(cargo().args(TEST).arg("--doc")),
+    },
 ];
+
+const TEST: [&str; 4] = ["test", "--workspace", "--all-features", "--locked"];
 
 /// Runs all steps, says how they went, and then the tests, if all is well so far.
 pub(crate) fn run() -> ExitCode {
@@ -69,7 +75,7 @@ pub(crate) fn run() -> ExitCode {
         };
         failed |= outcome.is_err();
         say(&format!(
-            "{name:<20} {:>12}  {}",
+            "{name:<30} {:>12}  {}",
             length(*time),
             toned(tone, &word)
         ));
@@ -95,7 +101,8 @@ fn run_step(step: &Step) -> (&'static str, Duration, anyhow::Result<()>) {
 /// All tests: unit, property, model, component, integration. Says nothing after them.
 fn tests() -> ExitCode {
     let status = cargo()
-        .args(["test", "--workspace", "--all-features", "--locked"])
+        .args(TEST)
+        .args(["--lib", "--bins", "--tests", "--no-fail-fast"])
         .status();
     match status {
         Ok(status) if status.success() => ExitCode::SUCCESS,
