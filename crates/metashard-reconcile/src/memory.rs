@@ -29,6 +29,8 @@ pub struct Memory {
     pub(crate) held: u64,
     /// The creations that met an existing object in the last pass; 0: none.
     pub(crate) collided: u64,
+    /// The last pass found the parent gone, which a cache shows later: before anything is done for it, it is read.
+    pub(crate) gone: bool,
     /// The parent as our last write left it.
     parent: Option<Arc<Object>>,
     /// Children as our last writes left them.
@@ -96,6 +98,15 @@ impl Memory {
         self.written.retain(|written| !is_behind(&written.object));
         self.parent.take_if(|own| is_behind(own));
         is_own
+    }
+
+    /// What is left to remember of a parent that was found gone.
+    pub(crate) fn of_gone(self) -> Self {
+        Self {
+            about: self.about,
+            gone: true,
+            ..Self::default()
+        }
     }
 
     /// Forgets everything if it is about another parent or another compilation of the controller.

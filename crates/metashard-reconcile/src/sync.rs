@@ -163,6 +163,8 @@ pub struct SyncMachine {
 /// Where a pass stands: what the next result is about.
 #[derive(Debug)]
 enum Stage {
+    /// The last pass found the parent gone.
+    Confirming,
     AddingFinalizer,
     /// After the finalizer was set: a deletion may have overtaken it.
     Rereading,

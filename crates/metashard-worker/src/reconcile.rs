@@ -251,8 +251,18 @@ impl Pass<'_> {
     /// Reports what came of the pass, remembers what the next one needs, and says when that is.
     fn finish(&self, key: &ParentKey, parent: &Object, outcome: Outcome) -> Again {
         self.report(key, parent, &outcome);
-        if matches!(outcome.verdict, Verdict::Gone | Verdict::Unselected) {
-            return Again::Await;
+        match outcome.verdict {
+            Verdict::Unselected => return Again::Await,
+            Verdict::Gone => {
+                // Kept until the cache shows it too.
+                let state = ParentState {
+                    memory: outcome.memory,
+                    ..ParentState::default()
+                };
+                self.instance.remember(key, state);
+                return Again::Await;
+            }
+            _ => {}
         }
         let now = self.instance.context.clock.now().mono;
         let due = match outcome.requeue {

@@ -62,6 +62,7 @@ impl SyncMachine {
     pub fn feed(&mut self, fed: Fed) {
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         self.pending = Some(match (stage, fed) {
+            (Stage::Confirming, Fed::Parent(found)) => self.confirmed(found),
             (Stage::AddingFinalizer, Fed::Written(results)) => self.finalizer_added(results),
             (Stage::Rereading, Fed::Parent(found)) => self.reread(found),
             (Stage::DroppingFinalizer, Fed::Written(results)) => self.finalizer_dropped(results),
@@ -84,12 +85,23 @@ impl SyncMachine {
         if !self.controller.concerns(&self.parent) {
             return self.done(Verdict::Unselected, Requeue::Await);
         }
+        if std::mem::take(&mut self.memory.gone) {
+            self.stage = Stage::Confirming;
+            return Step::ReadParent;
+        }
         match finalize::align(&self.controller, &self.parent) {
             Some(write) if write.purpose == Purpose::AddFinalizer => {
                 self.write(Stage::AddingFinalizer, write)
             }
             Some(write) => self.write(Stage::DroppingFinalizer, write),
             None => self.claim(),
+        }
+    }
+
+    fn confirmed(&mut self, found: Result<Option<Arc<Object>>, WriteError>) -> Step {
+        match self.take_parent(found) {
+            Some(step) => step,
+            None => self.begin(),
         }
     }
 

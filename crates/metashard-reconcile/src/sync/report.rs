@@ -103,7 +103,10 @@ impl SyncMachine {
             written,
             ..
         } = std::mem::take(&mut self.report);
-        let memory = std::mem::take(&mut self.memory);
+        let mut memory = std::mem::take(&mut self.memory);
+        if verdict == Verdict::Gone {
+            memory = memory.of_gone();
+        }
         Step::Done(Box::new(Outcome {
             verdict,
             requeue,

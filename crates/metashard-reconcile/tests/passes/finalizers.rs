@@ -1,5 +1,7 @@
 //! Finalizers: when they come, what they hold up, when they go.
 
+use std::sync::Arc;
+
 use metashard_reconcile::{
     finalize,
     requeue::Requeue,
@@ -8,7 +10,7 @@ use metashard_reconcile::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Bench, CONFIG, FOO, answer, config, hook, spec, told};
+use crate::world::{Bench, CONFIG, FOO, answer, config, hook, parse, spec, told};
 
 const OURS: &str = "metacontroller.io/compositecontroller-c";
 
@@ -69,6 +71,30 @@ fn a_finalizer_that_came_too_late_calls_nothing() {
 
     assert_eq!(outcome.verdict, Verdict::Gone);
     assert!(bench.calls.is_empty());
+}
+
+/// What is in a cache then is older than what the last pass has read.
+#[test]
+fn a_parent_that_was_found_gone_is_read_before_anything_is_done_for_it() {
+    let mut bench = Bench::new(&finalizing());
+    bench.before_read = Some(Box::new(|world| {
+        world.edit(FOO, "p", |it| it["metadata"]["finalizers"] = json!([]));
+        world.delete(FOO, "p");
+    }));
+    let mut cached = bench.world.get(FOO, "ns1", "p").unwrap().clone();
+    assert_eq!(bench.pass().verdict, Verdict::Gone);
+    bench.before_read = None;
+    cached["metadata"]["finalizers"] = json!([OURS]);
+
+    for _ in 0..2 {
+        let controller = Arc::clone(&bench.controller);
+        let candidates = bench.world.candidates(&controller, &parse(&cached));
+        let outcome = bench.pass_from(parse(&cached), candidates);
+
+        assert_eq!(outcome.verdict, Verdict::Gone);
+        assert_eq!((bench.reads, bench.writes.len()), (1, 0));
+        assert!(bench.calls.is_empty());
+    }
 }
 
 #[test]
