@@ -1,1 +1,21 @@
 //! The whole, as real processes against a real API server.
+
+mod bad_answers;
+mod bad_api_server;
+mod bad_flags;
+mod bad_hooks;
+mod bad_kinds;
+mod canary;
+mod claim;
+mod controllers;
+mod crds;
+mod fault;
+mod finalize;
+mod instances;
+mod parents;
+mod python;
+mod support;
+mod sync;
+mod target;
+mod triggers;
+mod update;

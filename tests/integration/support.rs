@@ -21,8 +21,8 @@ mod objects;
 
 pub(crate) use controller::ControllerBuilder;
 pub(crate) use objects::{
-    BIG_THING, CONFIG_MAP, CONTROLLER, DECORATOR, DEFAULTED, Kind, NAMESPACE, Objects, POD, SECRET, SERVICE,
-    THING, config_map, data_of, labelled, version_of,
+    BIG_THING, CONFIG_MAP, CONTROLLER, DECORATOR, DEFAULTED, Kind, MULTI_V2, NAMESPACE, Objects,
+    POD, REPLICA_SET, SECRET, SERVICE, THING, config_map, data_of, labelled, version_of,
 };
 
 /// Label of controllers that the shared replica does not serve.
@@ -207,8 +207,34 @@ impl Stage {
         .await
     }
 
+    /// A parent is touched, and for a while no hook is called.
+    pub(crate) async fn is_unserved(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
+        let before = self.hook.count();
+        let number = self.pokes.fetch_add(1, Ordering::Relaxed).to_string();
+        let patch = json!({ "metadata": { "annotations": { POKE: number } } });
+        self.objects(kind).patch(name, patch).await?;
+        throughout("no call comes", async || {
+            let calls = self.hook.count() - before;
+            anyhow::ensure!(calls == 0, "{calls} came");
+            Ok(())
+        })
+        .await
+    }
+
+    /// How often an event of this reason was told of `object`.
+    pub(crate) async fn told(&self, object: &Value, reason: &str) -> anyhow::Result<i64> {
+        let events = self.events(object).await?;
+        let same = events.iter().filter(|event| event["reason"] == reason);
+        Ok(same.map(|event| event["count"].as_i64().unwrap_or(0)).sum())
+    }
+
     /// Lets a parent come to rest: the last of its syncs has ended, and the next would see what that one wrote.
     pub(crate) async fn settle(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
+        let objects = self.objects(kind);
+        // Not before: a poke changes the parent, and a status that is based on what it was would be refused.
+        let has_status =
+            |it: &Value| it["status"]["observedGeneration"] == it["metadata"]["generation"];
+        objects.becomes(name, "to be synced", has_status).await?;
         self.poke(kind, name).await?;
         self.poke(kind, name).await?;
         Ok(())

@@ -12,6 +12,7 @@ use super::eventually;
 
 /// A kind of objects.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "they are called so in manifests")]
 pub(crate) struct Kind {
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
@@ -23,11 +24,14 @@ pub(crate) struct Kind {
 pub(crate) const THING: Kind = namespaced(crds::API_VERSION, "Thing", "things");
 /// The cluster-scoped parent.
 pub(crate) const BIG_THING: Kind = cluster_scoped(crds::API_VERSION, "BigThing", "bigthings");
+/// A kind of two versions, in the one that is not stored.
+pub(crate) const MULTI_V2: Kind = namespaced("test.metashard.io/v2", "Multi", "multis");
 /// A kind whose list items get defaults.
 pub(crate) const DEFAULTED: Kind = namespaced(crds::API_VERSION, "Defaulted", "defaulteds");
 pub(crate) const CONFIG_MAP: Kind = namespaced("v1", "ConfigMap", "configmaps");
 pub(crate) const SECRET: Kind = namespaced("v1", "Secret", "secrets");
 pub(crate) const SERVICE: Kind = namespaced("v1", "Service", "services");
+pub(crate) const REPLICA_SET: Kind = namespaced("apps/v1", "ReplicaSet", "replicasets");
 pub(crate) const POD: Kind = namespaced("v1", "Pod", "pods");
 pub(crate) const EVENT: Kind = namespaced("v1", "Event", "events");
 pub(crate) const NAMESPACE: Kind = cluster_scoped("v1", "Namespace", "namespaces");
@@ -129,6 +133,17 @@ impl Objects {
         value(patched.with_context(|| format!("patch {} {name}", self.kind.kind))?)
     }
 
+    /// Replaces an object by one that is based on the version in the API server.
+    pub(crate) async fn replace(&self, object: &Value) -> anyhow::Result<Value> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let object: DynamicObject = serde_json::from_value(object.clone())?;
+        let replaced = self
+            .api
+            .replace(name, &PostParams::default(), &object)
+            .await;
+        value(replaced.with_context(|| format!("replace {} {name}", self.kind.kind))?)
+    }
+
     /// Merges `status` into the status of an object, by its subresource.
     pub(crate) async fn patch_status(&self, name: &str, status: Value) -> anyhow::Result<Value> {
         let patch = Patch::Merge(json!({ "status": status }));
@@ -192,7 +207,10 @@ fn value(object: DynamicObject) -> anyhow::Result<Value> {
 
 /// A ConfigMap as a hook wants it.
 pub(crate) fn config_map(name: &str, data: Value) -> Value {
-    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data })
+    let mut object =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
+    object["data"] = data;
+    object
 }
 
 /// The same object with a label more.
