@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::APIResourceList,
+};
 
 use crate::{
     client::{Call, Clients},
@@ -37,8 +40,8 @@ pub enum Installed {
 ///
 /// # Errors
 ///
-/// When the API server cannot be reached or refuses. Whether one that may not be read is there is found out by asking for
-/// its objects; if these may not be listed either, it counts as present: its watch will tell.
+/// When the API server cannot be reached or refuses. One that may not be read is looked for among the served resources; if
+/// these may not be read either, it counts as present: its watch will tell.
 pub async fn missing(
     clients: &Clients,
     crds: &[CustomResourceDefinition],
@@ -138,17 +141,18 @@ fn is_established(body: &[u8]) -> bool {
         .any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
 
-/// Whether objects of `crd` are served; `None` if they may not be listed, or there is no answer.
+/// Whether objects of `crd` are served, by the API server's own account, which every user may read; `None` if it gives none.
 async fn is_served(clients: &Clients, crd: &CustomResourceDefinition) -> Option<bool> {
     let spec = &crd.spec;
     let version = spec.versions.first().map_or("", |version| &version.name);
-    let target = format!(
-        "/apis/{}/{version}/{}?limit=1",
-        spec.group, spec.names.plural
-    );
+    let target = format!("/apis/{}/{version}", spec.group);
     let identity = Identity::process();
     match clients.general().call(Call::get(&identity, target)).await {
-        Ok(_) => Some(true),
+        Ok(answer) => {
+            let list: APIResourceList = serde_json::from_slice(&answer.body).ok()?;
+            let mut served = list.resources.iter();
+            Some(served.any(|resource| resource.name == spec.names.plural))
+        }
         Err(error) if error.is_not_found() => Some(false),
         Err(_) => None,
     }
