@@ -46,8 +46,9 @@ pub(crate) async fn reach(clients: &Clients, clock: &Clock) -> anyhow::Result<()
     )
 }
 
-/// Makes what this version brings along, and says what only an administrator can make.
-pub(crate) async fn cluster(clients: &Clients, namespace: &str) -> anyhow::Result<()> {
+/// Makes what this version brings along, the two namespaces among it, and says what only an administrator can make.
+/// `leader` is the namespace of the leader's Lease.
+pub(crate) async fn cluster(clients: &Clients, system: &str, leader: &str) -> anyhow::Result<()> {
     let controllers = [crd::composite_controllers(), crd::decorator_controllers()];
     let absent = missing(clients, &controllers)
         .await
@@ -55,14 +56,16 @@ pub(crate) async fn cluster(clients: &Clients, namespace: &str) -> anyhow::Resul
     if !absent.is_empty() {
         return Err(Missing(absent).into());
     }
-    rights(clients, namespace).await?;
-    ensure_namespace(clients, namespace)
-        .await
-        .with_context(|| {
-            format!(
-                "create namespace {namespace}; make it with `kubectl create namespace {namespace}`"
-            )
-        })?;
+    rights(clients, system, leader).await?;
+    for namespace in [system, leader] {
+        ensure_namespace(clients, namespace)
+            .await
+            .with_context(|| {
+                format!(
+                    "create namespace {namespace}; make it with `kubectl create namespace {namespace}`"
+                )
+            })?;
+    }
     let shard_maps = crd::shard_maps();
     let installed = install(clients, &shard_maps)
         .await
@@ -70,7 +73,7 @@ pub(crate) async fn cluster(clients: &Clients, namespace: &str) -> anyhow::Resul
     match installed {
         Installed::Already => Ok(()),
         Installed::Created => {
-            empty_map(clients, namespace).await;
+            empty_map(clients, system).await;
             Ok(())
         }
         Installed::NotAllowed => {
@@ -82,24 +85,28 @@ pub(crate) async fn cluster(clients: &Clients, namespace: &str) -> anyhow::Resul
 
 /// Says in one line which rights are missing without which a replica can do nothing. Rights to parents, children and events
 /// are not among them: each controller tells of its own.
-async fn rights(clients: &Clients, namespace: &str) -> anyhow::Result<()> {
+async fn rights(clients: &Clients, system: &str, leader: &str) -> anyhow::Result<()> {
     let rights = |verbs: &[&'static str], group, resource, namespace: Option<&str>| Rights {
         verbs: verbs.to_vec(),
         group,
         resource,
         namespace: namespace.map(str::to_owned),
     };
-    let here = Some(namespace);
+    let here = Some(system);
     let leases = ["get", "list", "watch", "create", "update", "delete"];
     let maps = ["get", "list", "watch", "create", "update"];
     let watched = ["list", "watch"];
-    let needed = vec![
+    let mut needed = vec![
         rights(&leases, "coordination.k8s.io", "leases", here),
         rights(&["get", "create"], "", "secrets", here),
         rights(&maps, "metashard.io", "shardmaps", here),
         rights(&watched, PEER_GROUP, "compositecontrollers", None),
         rights(&watched, PEER_GROUP, "decoratorcontrollers", None),
     ];
+    if leader != system {
+        let there = Some(leader);
+        needed.push(rights(&leases, "coordination.k8s.io", "leases", there));
+    }
     let lacking = lacking(clients, needed).await;
     if lacking.is_empty() {
         return Ok(());

@@ -101,7 +101,7 @@ impl Replica {
     ) -> anyhow::Result<Self> {
         let clients = connect(&config, &clock, &registry).await?;
         let namespace = config.fleet.system_namespace.as_str();
-        prepare::cluster(&clients, namespace).await?;
+        prepare::cluster(&clients, namespace, &config.fleet.leader_namespace).await?;
         let leader_leases = Leases::new(&clients, &config.fleet.leader_namespace, None);
         let guard = Guard::new(leader_leases.clone(), clock.clone());
         guard.wait_until_gone().await;
