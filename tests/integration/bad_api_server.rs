@@ -5,25 +5,28 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::ensure;
 use metashard_api::names::{condition, event, reason};
 use metashard_testkit::{
-    Cluster, FakeHook, Replica, cluster,
+    Cluster, FakeHook, Replica, cluster, crds,
     proxy::{Fault, Proxy, Request},
     replica, wait,
 };
 use serde_json::json;
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::{
+    sync::{Mutex, MutexGuard, OnceCell},
+    time::Instant,
+};
 
 use super::{
     canary::Canary,
     fault::{PARENT, Scene, children},
     support::{
-        CONFIG_MAP, OWN_REPLICA, SECRET, Shared, Stage, THING, WITHIN, as_told, eventually,
-        install_crds, shared,
+        CONFIG_MAP, Kind, OWN_REPLICA, SECRET, Shared, Stage, THING, WITHIN, as_told, condition_of,
+        config_map, eventually, install_crds, shared,
     },
 };
 
@@ -32,6 +35,20 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How long an API server is away. A replica does the same after the first Lease durations, however long it is: it
 /// suspends its shards and tries again every second or two. 60 s differ from this in the length of the test only.
 const AWAY: Duration = Duration::from_secs(12);
+
+const API_SERVICE: Kind = Kind {
+    api_version: "apiregistration.k8s.io/v1",
+    kind: "APIService",
+    plural: "apiservices",
+    namespaced: false,
+};
+
+const NEWCOMER: Kind = Kind {
+    api_version: crds::API_VERSION,
+    kind: "Newcomer",
+    plural: "newcomers",
+    namespaced: true,
+};
 
 /// A replica of our own on the shared cluster, which reaches the API server through a proxy, and a canary that it serves.
 struct Ours {
@@ -137,7 +154,7 @@ async fn a_write_whose_answer_is_lost_is_neither_lost_nor_made_twice() -> anyhow
         }
     });
     let mut spec = children("before");
-    spec.push(super::support::config_map("new", json!({ "text": "new" })));
+    spec.push(config_map("new", json!({ "text": "new" })));
 
     scene
         .stage
@@ -199,7 +216,7 @@ async fn an_api_server_that_refuses_everything_stops_work_until_it_is_well() -> 
     let ours = Ours::start("refuses-all", &["--lease-duration=2s"]).await?;
     let mut scene = ours.scene("refuses-all").await?;
     for fault in [Fault::Answer(503), Fault::Answer(429), Fault::Cut] {
-        let moment = Instant::now();
+        let moment = Instant::now().into_std();
         ours.proxy.fail(move |_| fault);
         scene.edit().await?;
         let namespace = scene.stage.namespace.clone();
@@ -311,4 +328,47 @@ async fn an_api_server_that_is_away_for_long_finds_its_replica_again() -> anyhow
     scene.has_caught_up().await?;
     ensure!(back.elapsed() < 20 * SECOND, "it took {:?}", back.elapsed());
     private.canary.watch().is_unharmed().await
+}
+
+#[tokio::test]
+async fn an_api_group_whose_server_is_down_holds_up_nobody() -> anyhow::Result<()> {
+    let private = private().await?;
+    let watch = private.canary.watch();
+    let stage = Stage::on(private.shared, "group-down", FakeHook::json(as_told)?).await?;
+    let services = stage.objects(API_SERVICE);
+    services
+        .create(json!({
+            "metadata": { "name": "v1.down.example.com" },
+            "spec": {
+                "group": "down.example.com", "version": "v1",
+                "groupPriorityMinimum": 1000, "versionPriority": 10,
+                "service": { "namespace": stage.namespace, "name": "nobody" },
+            },
+        }))
+        .await?;
+    services
+        .becomes("v1.down.example.com", "to be known as down", |service| {
+            condition_of(service, "Available").is_some_and(|it| it["status"] == "False")
+        })
+        .await?;
+
+    // What is installed meanwhile is found all the same.
+    let mut crd = crds::thing();
+    crd["metadata"]["name"] = format!("{}.{}", NEWCOMER.plural, crds::GROUP).into();
+    crd["spec"]["names"] = json!({
+        "kind": NEWCOMER.kind, "plural": NEWCOMER.plural, "singular": "newcomer",
+    });
+    crds::install_one(&stage.client, &crd).await?;
+    stage
+        .controller()
+        .parent(NEWCOMER)
+        .child(CONFIG_MAP, "InPlace")
+        .apply()
+        .await?;
+    let spec = json!({ "children": [config_map("made", json!({}))] });
+    stage.parent(NEWCOMER, PARENT, spec).await?;
+
+    stage.objects(CONFIG_MAP).appears("made").await?;
+    services.delete("v1.down.example.com").await?;
+    watch.is_unharmed().await
 }

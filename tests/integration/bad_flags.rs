@@ -3,7 +3,7 @@
 
 use std::{
     process::{Command, Output},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, ensure};
@@ -16,6 +16,7 @@ use metashard_testkit::{
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::support::{Kind, Objects, WITHIN, eventually, shared, throughout};
 

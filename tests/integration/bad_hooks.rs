@@ -1,6 +1,6 @@
 //! Hooks that fail as servers: silent, slow, gone, broken, overloaded.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, mem, time::Duration};
 
 use anyhow::ensure;
 use metashard_testkit::{
@@ -157,22 +157,18 @@ async fn is_no_error(scene: &Scene) -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_hook_that_was_away_is_asked_soon_after_it_is_back() -> anyhow::Result<()> {
-    let away = FakeHook::json(as_told)?;
-    let port = away.port();
-    let url = away.url("/sync");
-    let mut scene = Scene::with("away", |controller| {
-        controller.edit(|it| it["spec"]["hooks"]["sync"]["webhook"]["url"] = url.into())
-    })
-    .await?;
+    let mut scene = Scene::new("away").await?;
+    let gone = mem::replace(&mut scene.stage.hook, FakeHook::json(as_told)?);
+    let port = gone.port();
 
-    drop(away);
+    drop(gone);
     scene.edit().await?;
     scene
         .is_told(SYNC_ERROR, "http error: connect to 127.0.0.1")
         .await?;
     scene.is_untouched().await?;
 
-    let _back = FakeHook::start_on(port, |call| Answer::json(&as_told(&call.json())))?;
+    scene.stage.hook = FakeHook::start_on(port, |call| Answer::json(&as_told(&call.json())))?;
     scene.heals().await
 }
 
@@ -259,6 +255,10 @@ async fn a_hook_may_take_longer_than_any_lease() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_finalize_hook_that_fails_keeps_its_parent_until_it_answers() -> anyhow::Result<()> {
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is of one lifetime, the closure of all"
+    )]
     let scene = Scene::with("finalize-fails", |controller| controller.finalize()).await?;
     let things = scene.stage.objects(THING);
     scene

@@ -1,11 +1,12 @@
 //! Kinds that are missing, wrong, deleted under way, or installed later.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::ensure;
 use metashard_api::names::{condition, event, reason};
 use metashard_testkit::crds;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     canary::Canary,
@@ -313,7 +314,7 @@ async fn a_spec_that_cannot_work_is_refused_by_field_and_served_once_it_is_mende
     stage
         .controller()
         .child(CONFIG_MAP, "InPlace")
-        .edit(|it| it["spec"]["hooks"]["sync"]["webhook"] = json!({}))
+        .edit(|it| it["spec"]["hooks"]["sync"]["webhook"]["url"] = "ftp://127.0.0.1/sync".into())
         .apply()
         .await?;
     let spec = json!({ "children": [config_map("made", json!({}))] });

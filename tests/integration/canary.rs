@@ -1,14 +1,11 @@
 //! A controller that no fault concerns: by it a test proves that others do not suffer from the one it makes.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use metashard_testkit::wait;
 use serde_json::json;
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 
 use super::support::{CONFIG_MAP, ControllerBuilder, Stage, THING, WITHIN, config_map};
 
@@ -74,7 +71,7 @@ impl Watch {
         let moments = wait::eventually(WITHIN, "the canary's syncs", async || {
             let mut moments = vec![self.began];
             let calls = self.canary.stage.hook.calls();
-            moments.extend(calls.iter().map(|call| call.received));
+            moments.extend(calls.iter().map(|call| Instant::from_std(call.received)));
             moments.retain(|moment| *moment >= self.began);
             ensure!(moments.len() > ENOUGH, "only {}", moments.len() - 1);
             Ok(moments)

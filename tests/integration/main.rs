@@ -5,6 +5,7 @@ mod bad_api_server;
 mod bad_flags;
 mod bad_hooks;
 mod bad_kinds;
+mod bad_rights;
 mod canary;
 mod claim;
 mod controllers;

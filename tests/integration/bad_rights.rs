@@ -1,0 +1,156 @@
+//! A replica that may not do all that its controllers ask for.
+
+use std::sync::Arc;
+
+use anyhow::ensure;
+use metashard_api::names::{condition, event, reason};
+use metashard_testkit::{Replica, replica};
+use serde_json::{Value, json};
+
+use super::{
+    canary::Canary,
+    fault::PARENT,
+    support::{
+        ControllerBuilder, Kind, OWN_REPLICA, Objects, SECRET, Stage, THING, WITHIN, eventually,
+        shared,
+    },
+};
+
+const CLUSTER_ROLE: Kind = rbac("ClusterRole", "clusterroles", false);
+const CLUSTER_ROLE_BINDING: Kind = rbac("ClusterRoleBinding", "clusterrolebindings", false);
+const ROLE: Kind = rbac("Role", "roles", true);
+const ROLE_BINDING: Kind = rbac("RoleBinding", "rolebindings", true);
+
+const fn rbac(kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
+    Kind {
+        api_version: "rbac.authorization.k8s.io/v1",
+        kind,
+        plural,
+        namespaced,
+    }
+}
+
+/// A replica that acts as a user with few rights: none to Secrets outside of its system namespace.
+struct Poor {
+    _replica: Replica,
+    client: kube::Client,
+    /// Of the user, its roles, and the system namespace.
+    name: String,
+    canary: Arc<Canary>,
+}
+
+impl Poor {
+    async fn start(claim: &str) -> anyhow::Result<Self> {
+        let cluster = &shared().await?.cluster;
+        let stage = Stage::new(claim).await?;
+        let name = stage.namespace.clone();
+        let client = cluster.admin().await?;
+        let all = |group: &str, resource: &str| rule(group, resource, &["*"]);
+        let rules = json!([
+            all("metacontroller.k8s.io", "*"),
+            all("test.metashard.io", "*"),
+            all("", "configmaps"),
+            rule("", "events", &["create", "patch"]),
+        ]);
+        bind(&client, &name, "basic", rules).await?;
+        let here = json!([
+            all("coordination.k8s.io", "leases"),
+            all("metashard.io", "shardmaps"),
+            rule("", "secrets", &["get", "create"]),
+        ]);
+        bind_in(&client, &name, here).await?;
+        let mut options = replica::Options::new(cluster, &name, &name)?
+            .flags([format!("--target-label-selector={OWN_REPLICA}={name}").as_str()]);
+        options.kubeconfig = cluster.kubeconfig(&name)?;
+        let mut replica = Replica::start(cluster.group(), &options)?;
+        replica.ready(WITHIN).await?;
+        let canary = Canary::start(stage, |controller| served_by(controller, &name)).await?;
+        Ok(Self {
+            _replica: replica,
+            client,
+            name,
+            canary,
+        })
+    }
+
+    /// Lets the user do `verbs` with Secrets everywhere.
+    async fn grant(&self, verbs: &[&str]) -> anyhow::Result<()> {
+        let rules = json!([rule("", "secrets", verbs)]);
+        bind(&self.client, &self.name, verbs[0], rules).await
+    }
+}
+
+fn served_by<'a>(controller: ControllerBuilder<'a>, replica: &str) -> ControllerBuilder<'a> {
+    let labels = json!({ OWN_REPLICA: replica });
+    controller.edit(|it| it["metadata"]["labels"] = labels)
+}
+
+fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
+    json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })
+}
+
+/// Gives `user` rights in all namespaces, by a role named after it and `what`.
+async fn bind(client: &kube::Client, user: &str, what: &str, rules: Value) -> anyhow::Result<()> {
+    let metadata = json!({ "name": format!("{user}-{what}") });
+    let role = json!({ "metadata": metadata, "rules": rules });
+    Objects::new(client, CLUSTER_ROLE, "").create(role).await?;
+    let binding = json!({
+        "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": metadata["name"] },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
+    });
+    Objects::new(client, CLUSTER_ROLE_BINDING, "")
+        .create(binding)
+        .await?;
+    Ok(())
+}
+
+/// Gives `user` rights in the namespace of its name.
+async fn bind_in(client: &kube::Client, user: &str, rules: Value) -> anyhow::Result<()> {
+    let role = json!({ "metadata": { "name": user }, "rules": rules });
+    Objects::new(client, ROLE, user).create(role).await?;
+    let binding = json!({
+        "metadata": { "name": user },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
+    });
+    Objects::new(client, ROLE_BINDING, user)
+        .create(binding)
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_missing_right_is_told_by_verb_and_resource_and_holds_up_one_controller_only()
+-> anyhow::Result<()> {
+    let poor = Poor::start("rights").await?;
+    let watch = poor.canary.watch();
+    let stage = Stage::new("rights").await?;
+    let controller = stage.controller().child(SECRET, "InPlace");
+    let controller = served_by(controller, &poor.name).apply().await?;
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "made" } });
+    let parent = json!({ "children": [secret] });
+    let parent = stage.parent(THING, PARENT, parent).await?;
+    let cannot = |verb: &str| format!("User \"{}\" cannot {verb} resource \"secrets\"", poor.name);
+
+    stage
+        .event(&controller, event::SYNC_ERROR, &cannot("watch"))
+        .await?;
+    eventually("the condition to tell of it", async || {
+        let told = stage.condition(condition::WATCHES_READY, "False").await?;
+        let message = told["message"].as_str().unwrap_or_default();
+        ensure!(told["reason"] == reason::FORBIDDEN, "{told:#}");
+        ensure!(message.contains(&cannot("watch")), "{told:#}");
+        Ok(())
+    })
+    .await?;
+    poor.grant(&["watch", "list"]).await?;
+    stage.condition(condition::WATCHES_READY, "True").await?;
+    stage
+        .event(&parent, event::SYNC_ERROR, &cannot("create"))
+        .await?;
+
+    poor.grant(&["create", "update", "delete"]).await?;
+    stage.objects(SECRET).appears("made").await?;
+    watch.is_unharmed().await
+}
