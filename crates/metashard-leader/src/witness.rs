@@ -138,7 +138,12 @@ impl Witness {
     }
 
     fn advance(&mut self, now: Now, is_ending: bool) {
-        let is_needed = !is_ending && !self.worker_has_lease();
+        let worker_has_lease = self.worker_has_lease();
+        if worker_has_lease {
+            // When it loses that, it usually joins anew at once, or the process ends.
+            self.not_before = now.mono + self.config.lease_duration / 2;
+        }
+        let is_needed = !is_ending && !worker_has_lease;
         match &mut self.own {
             None if is_needed && now.mono >= self.not_before => self.own = Some(self.take(now)),
             Some(own) if !is_needed && !own.is_released => {
