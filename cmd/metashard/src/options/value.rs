@@ -47,7 +47,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// As [`duration`], or zero.
+/// As [`duration()`], or zero.
 pub(super) fn grace(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|_| "must be a duration such as 2s or 1m".to_owned())
 }
