@@ -345,7 +345,11 @@ impl Leader {
             Lead::Idle => {}
             Lead::Acquiring { .. } if is_lost => self.recover(now, out),
             Lead::Acquiring { .. } if is_settled && is_ours => self.coordinate(now, out),
-            Lead::Acquiring { .. } => self.acquire(out),
+            Lead::Acquiring { .. } => {
+                self.acquire(out);
+                // The proof that a worker is over does not depend on the term.
+                self.pursue(now, out);
+            }
             Lead::Recovering(_) if is_settled && !is_lost && is_ours => self.coordinate(now, out),
             Lead::Recovering(_) => self.recover_on(now, out),
             Lead::Coordinating(_) if is_lost => {
@@ -425,10 +429,7 @@ impl Leader {
             out.push(Action::ListWorkerLeases);
         }
         let is_over = recovery.advance(now, &mut self.membership);
-        let mut requests = Vec::new();
-        self.membership.pursue(now, &mut requests);
-        let requests = requests.into_iter();
-        out.extend(requests.map(|(it, request)| Action::WorkerLease(it, request)));
+        self.pursue(now, out);
         if is_over
             && self.table.is_settled()
             && let Some(leader) = self.member()
@@ -439,6 +440,13 @@ impl Leader {
             let base = self.table.map().cloned();
             out.push(self.table.write(base, content));
         }
+    }
+
+    fn pursue(&mut self, now: Now, out: &mut Vec<Action>) {
+        let mut requests = Vec::new();
+        self.membership.pursue(now, &mut requests);
+        let requests = requests.into_iter();
+        out.extend(requests.map(|(it, request)| Action::WorkerLease(it, request)));
     }
 
     /// Stops the coordinator: nothing new from now on. It has stopped when what it sent is answered.

@@ -150,6 +150,10 @@ impl Coordinator {
                 return (share * n_served, true);
             }
         }
+        if self.share_at.is_some() {
+            // What is moved now to the first that joined could not be moved on to the next for a while.
+            return (0, false);
+        }
         let is_past = |moved: &MonoTime| now.mono.since(*moved) >= PLAN_EVERY;
         while self.moved.front().is_some_and(is_past) {
             self.moved.pop_front();

@@ -32,6 +32,25 @@ fn newcomer_gets_its_share_and_no_more_is_moved() {
 }
 
 #[test]
+fn newcomers_that_come_one_after_the_other_get_equal_shares() {
+    let mut fleet = Fleet::running(&["a"]);
+    let busy: BTreeMap<ShardId, u32> = (0..8).map(|it| (ShardId(it), 1)).collect();
+    fleet.tell(0, Input::ControllersCounted(busy));
+    fleet.run(Duration::from_secs(11));
+
+    fleet.join("b");
+    fleet.run(Duration::from_millis(500));
+    fleet.join("c");
+    fleet.run(Duration::from_secs(3));
+
+    for name in ["a", "b", "c"] {
+        let owned = fleet.owned_by(name);
+        let n_busy = owned.iter().filter(|it| it.shard.0 < 8).count();
+        assert!((2..=3).contains(&n_busy), "{name} has {n_busy}");
+    }
+}
+
+#[test]
 fn newcomer_without_a_session_is_given_nothing_that_others_serve() {
     let mut fleet = Fleet::running(&["a", "b"]);
     let before = fleet.server.spec().clone();
