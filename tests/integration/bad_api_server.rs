@@ -319,7 +319,13 @@ async fn an_api_server_that_is_away_for_long_finds_its_replica_again() -> anyhow
     let mut scene = Scene::on(stage, &private.canary, |it| it).await?;
 
     cluster.stop_api_server().await?;
-    tokio::time::sleep(AWAY).await;
+    let replica = &private.shared.replica;
+    wait::throughout(AWAY, "the replica lives on", async || {
+        let (status, _) = replica.health("/livez").await?;
+        ensure!(status == 200, "livez answers {status}");
+        Ok(())
+    })
+    .await?;
     scene.stage.hook.forget();
     cluster.start_api_server().await?;
     let back = Instant::now();
