@@ -69,8 +69,8 @@ pub(crate) struct Unanswered {
 }
 
 struct Driver {
-    connection: http1::Connection<TokioIo<Stream>, RopeBody>,
-    ended: bool,
+    /// `None` once it has ended: only its drop tells a request that it did not take any more.
+    connection: Option<http1::Connection<TokioIo<Stream>, RopeBody>>,
 }
 
 /// Tells the metrics about the steps of connecting.
@@ -150,8 +150,7 @@ impl Http1 {
         Ok(Connection::Http1(Box::new(Self {
             sender,
             driver: Driver {
-                connection,
-                ended: false,
+                connection: Some(connection),
             },
             heard,
         })))
@@ -170,7 +169,7 @@ impl Http1 {
     pub(crate) fn is_reusable(&mut self) -> bool {
         // Polled without a waker: an idle connection is looked at again when it is used, and by nobody before.
         self.driver.poll(&mut Context::from_waker(Waker::noop()));
-        !self.driver.ended && self.sender.is_ready()
+        self.driver.connection.is_some() && self.sender.is_ready()
     }
 }
 
@@ -223,7 +222,8 @@ impl Driver {
 
     fn poll(&mut self, cx: &mut Context<'_>) {
         // How it ended is told to the call by its own future.
-        self.ended = self.ended || Pin::new(&mut self.connection).poll(cx).is_ready();
+        self.connection
+            .take_if(|connection| Pin::new(connection).poll(cx).is_ready());
     }
 }
 

@@ -79,6 +79,19 @@ async fn call_succeeds_after_the_hook_closed_the_idle_connection() {
 }
 
 #[tokio::test]
+async fn call_succeeds_after_the_hook_was_tired_of_the_idle_connection() {
+    let idle = Duration::from_millis(50);
+    let server = Server::start(move |_| Reply::CloseLater(ok("{}"), idle)).await;
+    let caller = Caller::new(&server.url("/"));
+    for calls in 1..=3 {
+        assert_eq!(caller.call().await, good("{}"));
+        server.until(|counts| counts.closed == calls).await;
+    }
+
+    assert_eq!(server.counts().requests, 3);
+}
+
+#[tokio::test]
 async fn request_that_met_a_connection_closed_in_silence_is_sent_once_more() {
     let server = Server::start(|request| match request.number {
         1 => Reply::Reset(Vec::new()),

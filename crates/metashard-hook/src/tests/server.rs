@@ -46,6 +46,8 @@ pub(super) enum Reply {
     Keep(Vec<u8>),
     /// Write, and close.
     Close(Vec<u8>),
+    /// Write, and close after a time in which no further request came.
+    CloseLater(Vec<u8>, Duration),
     /// Write, and reset the connection.
     Reset(Vec<u8>),
     /// Write the first part, and after a time the second.
@@ -114,6 +116,13 @@ impl Server {
                 Reply::Keep(bytes) => drop(stream.write_all(&bytes).await),
                 Reply::Close(bytes) => {
                     drop(stream.write_all(&bytes).await);
+                    return;
+                }
+                Reply::CloseLater(bytes, wait) => {
+                    drop(stream.write_all(&bytes).await);
+                    sleep(wait).await;
+                    drop(stream);
+                    self.count(|counts| counts.closed += 1);
                     return;
                 }
                 Reply::Reset(bytes) => {
