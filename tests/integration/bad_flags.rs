@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use metashard_api::names::PEER_LEADER_LEASE;
 use metashard_testkit::{
     Cluster, Replica,
-    proxy::{Fault, Proxy, Request},
+    proxy::{Fault, Proxy},
     replica::{self, binary},
     wait,
 };
@@ -290,7 +290,7 @@ impl<'a> Peer<'a> {
 
 #[tokio::test]
 async fn nothing_is_done_while_a_metacontroller_is_live() -> anyhow::Result<()> {
-    const LEASE_SECONDS: u32 = 5;
+    const LEASE_SECONDS: u32 = 3;
     let mut idle = Idle::new("peer").await?;
     let proxy = Proxy::start(idle.cluster)?;
     idle.options.kubeconfig = proxy.kubeconfig();
@@ -306,7 +306,7 @@ async fn nothing_is_done_while_a_metacontroller_is_live() -> anyhow::Result<()> 
 
     // Longer than the Lease would last without renewals.
     let renewed = Instant::now();
-    wait::throughout(Duration::from_secs(7), "it waits", async || {
+    wait::throughout(Duration::from_secs(5), "it waits", async || {
         if renewed.elapsed().as_secs() >= u64::from(peer.renewals) {
             peer.renew().await?;
         }
@@ -314,11 +314,9 @@ async fn nothing_is_done_while_a_metacontroller_is_live() -> anyhow::Result<()> 
         ensure!(replica.health("/readyz").await?.0 != 200, "it is ready");
         let (_, reasons) = replica.health("/readyz?verbose").await?;
         ensure!(reasons.contains("Metacontroller"), "{reasons}");
-        let writes: Vec<_> = proxy
-            .requests()
-            .into_iter()
-            .filter(Request::is_write)
-            .collect();
+        let mut writes = proxy.requests();
+        // Asking what one may do is written as one, too.
+        writes.retain(|it| it.is_write() && !it.path.starts_with("/apis/authorization.k8s.io/"));
         ensure!(writes.is_empty(), "{writes:#?}");
         Ok(())
     })

@@ -3,19 +3,20 @@
 use std::{collections::BTreeSet, mem, time::Duration};
 
 use anyhow::ensure;
+use metashard_api::names::condition::HOOKS_READY;
 use metashard_testkit::{
     FakeHook, Replica,
     hook::{Answer, Call, gap},
     replica,
 };
 use serde_json::json;
-use tokio::try_join;
+use tokio::{time::Instant, try_join};
 
 use super::{
     fault::{PARENT, Scene, children},
     support::{
-        CONFIG_MAP, OWN_REPLICA, Stage, THING, WITHIN, as_told, config_map, eventually, shared,
-        throughout,
+        CONFIG_MAP, CONTROLLER, OWN_REPLICA, Stage, THING, WITHIN, as_told, config_map, eventually,
+        shared, throughout,
     },
 };
 
@@ -162,10 +163,14 @@ async fn a_hook_that_was_away_is_asked_soon_after_it_is_back() -> anyhow::Result
     let port = gone.port();
 
     drop(gone);
+    let edited = Instant::now();
     scene.edit().await?;
     scene
         .is_told(SYNC_ERROR, "http error: connect to 127.0.0.1")
         .await?;
+    // The connection that was kept open tells it at once.
+    let took = edited.elapsed();
+    ensure!(took < 5 * SECOND, "it took {took:?}");
     scene.is_untouched().await?;
 
     scene.stage.hook = FakeHook::start_on(port, |call| Answer::json(&as_told(&call.json())))?;
@@ -176,7 +181,7 @@ async fn a_hook_that_was_away_is_asked_soon_after_it_is_back() -> anyhow::Result
 async fn a_hook_that_never_answers_is_cut_at_its_time_out_and_its_slots_are_free_again()
 -> anyhow::Result<()> {
     /// More than the syncs that a controller may have at once: five.
-    const PARENTS: usize = 12;
+    const PARENTS: usize = 8;
     let mut scene = Scene::with("silent", |controller| {
         controller.edit(|it| it["spec"]["hooks"]["sync"]["webhook"]["timeout"] = "1s".into())
     })
@@ -196,7 +201,13 @@ async fn a_hook_that_never_answers_is_cut_at_its_time_out_and_its_slots_are_free
         Ok(())
     })
     .await?;
-    scene.is_told(SYNC_ERROR, "timed out after 1s").await?;
+    let text = "timed out after 1s";
+    scene.stage.event(&scene.parent, SYNC_ERROR, text).await?;
+    let told = scene.stage.condition(HOOKS_READY, "False").await?;
+    ensure!(
+        told["message"].as_str().is_some_and(|it| it.contains(text)),
+        "{told:#}"
+    );
     scene.is_untouched().await?;
 
     scene.heals().await?;
@@ -205,6 +216,30 @@ async fn a_hook_that_never_answers_is_cut_at_its_time_out_and_its_slots_are_free
         scene.stage.objects(CONFIG_MAP).appears(&name).await?;
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn a_controller_whose_hook_hangs_is_mended_at_once() -> anyhow::Result<()> {
+    let mut scene = Scene::with("hangs", |controller| {
+        controller.edit(|it| it["spec"]["hooks"]["sync"]["webhook"]["timeout"] = "300s".into())
+    })
+    .await?;
+    let good = FakeHook::json(as_told)?;
+    scene.stage.hook.forget();
+    scene.stage.hook.answer_with(|_| Answer::never());
+    scene.edit().await?;
+    eventually("a call that hangs", async || {
+        ensure!(scene.stage.hook.count() > 0, "no call has come");
+        Ok(())
+    })
+    .await?;
+
+    let hooks = json!({ "sync": { "webhook": { "url": good.url("/sync") } } });
+    let patch = json!({ "spec": { "hooks": hooks } });
+    let name = scene.stage.namespace.clone();
+    scene.stage.objects(CONTROLLER).patch(&name, patch).await?;
+
+    scene.heals().await
 }
 
 fn name_of_parent(call: &Call) -> String {

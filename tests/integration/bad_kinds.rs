@@ -303,39 +303,3 @@ async fn other_children_are_served_while_the_kind_of_some_is_deleted() -> anyhow
     stage.condition(condition::READY, "True").await?;
     watch.is_unharmed().await
 }
-
-#[tokio::test]
-async fn a_spec_that_cannot_work_is_refused_by_field_and_served_once_it_is_mended()
--> anyhow::Result<()> {
-    let canary = Canary::shared().await?;
-    let stage = Stage::new("bad-spec").await?;
-    let watch = canary.watch();
-    let url = stage.hook.url("/sync");
-    stage
-        .controller()
-        .child(CONFIG_MAP, "InPlace")
-        .edit(|it| it["spec"]["hooks"]["sync"]["webhook"]["url"] = "ftp://127.0.0.1/sync".into())
-        .apply()
-        .await?;
-    let spec = json!({ "children": [config_map("made", json!({}))] });
-    stage.parent(THING, "parent", spec).await?;
-    is_told(
-        &stage,
-        condition::ACCEPTED,
-        reason::INVALID_SPEC,
-        event::CREATE_ERROR,
-        "spec.hooks.sync.webhook",
-    )
-    .await?;
-
-    let hooks = json!({ "sync": { "webhook": { "url": url } } });
-    let patch = json!({ "spec": { "hooks": hooks } });
-    stage
-        .objects(CONTROLLER)
-        .patch(&stage.namespace, patch)
-        .await?;
-
-    stage.objects(CONFIG_MAP).appears("made").await?;
-    stage.condition(condition::ACCEPTED, "True").await?;
-    watch.is_unharmed().await
-}
