@@ -189,7 +189,15 @@ async fn renew(leases: Leases, name: String, mut record: Record) {
         record.attempt += 1;
         match leases.put(&name, &record).await {
             Written::Accepted(written) => record = written,
-            Written::Conflict | Written::Refused(_) | Written::Unknown => return,
+            // A machine that is busy answers late: only what is there counts.
+            Written::Unknown => {
+                if let Ok(Seen::Present(there)) = leases.read(&name).await
+                    && there.holder == record.holder
+                {
+                    record = there;
+                }
+            }
+            Written::Conflict | Written::Refused(_) => return,
         }
     }
 }
