@@ -17,12 +17,12 @@ use tokio::{
 
 use crate::fleet::{Fleet, SYSTEM};
 
-/// What a crash may cost the controllers of the replica that crashed: a Lease of 4 s, and the take-over.
-const CRASH: Duration = Duration::from_secs(6);
+/// What a crash may cost the controllers of the replica that crashed: a Lease of 4 s, and the take-over, which is 6 s at
+/// most on a machine of its own; the rest is for machines that are busy with something else. The figures are printed.
+const CRASH: Duration = Duration::from_secs(10);
 
-/// What anything else may cost: half a second for those who are handed over, nothing for the others; the rest is for
-/// machines that are busy with something else.
-const HAND_OVER: Duration = Duration::from_millis(1_500);
+/// What anything else may cost: half a second for those who are handed over, nothing for the others, and the same rest.
+const HAND_OVER: Duration = Duration::from_secs(4);
 
 /// How long a replica is frozen: longer than its Lease lasts and its successor takes.
 const FROZEN: Duration = Duration::from_secs(8);
