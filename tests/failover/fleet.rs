@@ -159,6 +159,29 @@ impl Fleet {
         }
     }
 
+    /// From now on the hook takes `length` for calls of `path`.
+    pub(crate) fn slow_down(&self, path: &str, length: Duration) {
+        let slow = path.to_owned();
+        self.hook.answer_with(move |call| {
+            let takes = if call.path == slow {
+                length
+            } else {
+                HOOK_TAKES
+            };
+            Answer::json(&answer(call)).after(takes)
+        });
+    }
+
+    /// Waits until there are `wanted` calls of `path`.
+    pub(crate) async fn is_called(&self, path: &str, wanted: usize) -> anyhow::Result<()> {
+        self.eventually("a call", async || {
+            let count = self.hook.calls_to(path).len();
+            ensure!(count >= wanted, "there are {count} of {path}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Forgets what was called so far.
     pub(crate) fn forget(&self) {
         self.hook.forget();

@@ -53,6 +53,18 @@ impl History {
         )
     }
 
+    /// The time from one call of `path` to another, by their numbers.
+    pub(crate) fn gap_between(
+        &self,
+        path: &str,
+        one: usize,
+        other: usize,
+    ) -> anyhow::Result<Duration> {
+        let calls = self.0.get(path).context("it was called")?;
+        let call = |number| calls.get(number).context("it was called so often");
+        Ok(gap(call(one)?, call(other)?))
+    }
+
     /// No two calls of one controller, all of which are about one parent, were under way at the same time; and none came
     /// under an older epoch than one before it.
     pub(crate) fn is_exclusive(&self) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ mod history;
 
 use std::{convert::Infallible, time::Duration};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use metashard_testkit::wait::throughout;
 use rustix::process::Signal;
 use tokio::{
@@ -26,6 +26,9 @@ const HAND_OVER: Duration = Duration::from_secs(4);
 
 /// How long a replica is frozen: longer than its Lease lasts and its successor takes.
 const FROZEN: Duration = Duration::from_secs(8);
+
+/// Default of `--drain-hook-grace`.
+const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
 /// Replicas that work and stand for election.
 const ALL: [&str; 3] = ["alpha", "beta", "gamma"];
@@ -194,6 +197,43 @@ async fn replicas_that_crash_freeze_leave_or_lose_the_lead_are_replaced_in_time_
         fleet.is_shared_by(&ALL).await?;
         let follower = fleet.follower().await?;
         leave(fleet, follower, "follower shut down").await
+    });
+    while_edited(edits, faults).await
+}
+
+#[tokio::test]
+async fn hook_that_outlasts_a_drain_is_called_anew_elsewhere_and_holds_up_no_other_controller()
+-> anyhow::Result<()> {
+    let _turn = turn().await;
+    let both = ["alpha", "beta"];
+    let mut fleet = Fleet::start(&both.map(|name| (name, ALL_ROLES)), SYSTEM).await?;
+    let edits = fleet.edit();
+    let fleet = &mut fleet;
+    let faults = Box::pin(async {
+        fleet.is_shared_by(&both).await?;
+        let victim = fleet.follower().await?;
+        let owners = fleet.owners().await?;
+        let mut its = owners.iter().filter(|(_, owner)| *owner == victim);
+        let (slow, _) = its.next().context("the victim has a controller")?;
+        ensure!(its.next().is_some(), "the victim has a single controller");
+
+        fleet.slow_down(slow, 10 * DRAIN_GRACE);
+        fleet.forget();
+        fleet.is_called(slow, 1).await?;
+        fleet.signal(victim, Signal::TERM)?;
+        fleet.is_called(slow, 2).await?;
+        fleet.has_ended(victim).await?;
+
+        let gaps = fleet.history().gaps(Instant::now());
+        println!("hook call during a drain:{gaps}");
+        let others = gaps.longest(|path| path != slow);
+        ensure!(others <= HAND_OVER, "a gap of {others:?} for others");
+        let waited = fleet.history().gap_between(slow, 0, 1)?;
+        ensure!(
+            (DRAIN_GRACE..DRAIN_GRACE + HAND_OVER).contains(&waited),
+            "called anew after {waited:?}"
+        );
+        Ok(())
     });
     while_edited(edits, faults).await
 }
