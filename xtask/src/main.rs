@@ -40,7 +40,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Menu::parse().task {
+    let outcome = match Menu::parse_from(arguments()).task {
         Task::Gate => return gate::run(),
         Task::Demo(options) => demo::run(&options),
         Task::Generate { check } => generate::run(check),
@@ -54,4 +54,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The arguments without the `--` of `cargo demo -- --once`: the alias brings one of its own, and cargo hands this one on.
+fn arguments() -> impl Iterator<Item = std::ffi::OsString> {
+    let mut is_first = true;
+    std::env::args_os().filter(move |argument| argument != "--" || !std::mem::take(&mut is_first))
 }
