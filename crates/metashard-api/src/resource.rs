@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::id::ControllerKind;
+
 /// One served resource: what a URL, a key of a hook's `ObjectMap` and a scope check need.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
@@ -20,6 +22,22 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// The resource of the controller objects of `kind`.
+    pub fn of_controllers(kind: ControllerKind) -> Self {
+        let plural = match kind {
+            ControllerKind::Composite => "compositecontrollers",
+            ControllerKind::Decorator => "decoratorcontrollers",
+        };
+        Self {
+            group: "metacontroller.k8s.io".to_owned(),
+            version: "v1alpha1".to_owned(),
+            plural: plural.to_owned(),
+            kind: kind.as_str().to_owned(),
+            namespaced: false,
+            has_status: true,
+        }
+    }
+
     /// `group/version`, or `version` for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

@@ -114,19 +114,13 @@ fn now(wall: SystemTime) -> Time {
 mod tests {
     use std::time::Duration;
 
+    use metashard_api::id::ControllerKind;
     use serde_json::Value;
 
     use super::*;
 
     fn resource() -> Arc<Resource> {
-        Arc::new(Resource {
-            group: "metacontroller.k8s.io".to_owned(),
-            version: "v1alpha1".to_owned(),
-            plural: "compositecontrollers".to_owned(),
-            kind: "CompositeController".to_owned(),
-            namespaced: false,
-            has_status: true,
-        })
+        Arc::new(Resource::of_controllers(ControllerKind::Composite))
     }
 
     fn controller(status: &Value) -> Object {

@@ -38,15 +38,7 @@ impl Subscriber for Changed {
 impl Controllers {
     /// Follows the controllers that `selector` selects (empty: all).
     pub(crate) fn open(informers: &Informers, selector: &str) -> Self {
-        let kind = ControllerKind::Composite;
-        let resource = Resource {
-            group: "metacontroller.k8s.io".to_owned(),
-            version: "v1alpha1".to_owned(),
-            plural: "compositecontrollers".to_owned(),
-            kind: kind.as_str().to_owned(),
-            namespaced: false,
-            has_status: true,
-        };
+        let resource = Resource::of_controllers(ControllerKind::Composite);
         let key = ViewKey::new(Identity::process(), Arc::new(resource)).selecting(selector);
         let changed = Arc::new(Changed::default());
         Self {

@@ -34,28 +34,15 @@ struct Follower {
     changes: Arc<Changes>,
 }
 
-/// The resource of the controllers of `kind`.
-pub(crate) fn resource(kind: ControllerKind) -> Resource {
-    let plural = match kind {
-        ControllerKind::Composite => "compositecontrollers",
-        ControllerKind::Decorator => "decoratorcontrollers",
-    };
-    Resource {
-        group: "metacontroller.k8s.io".to_owned(),
-        version: "v1alpha1".to_owned(),
-        plural: plural.to_owned(),
-        kind: kind.as_str().to_owned(),
-        namespaced: false,
-        has_status: true,
-    }
-}
-
 impl Catalog {
     /// Follows the controllers that `selector` selects (the text of `--target-label-selector`; empty: all).
     pub(crate) fn open(informers: &Informers, selector: &str) -> Self {
         let changes = Arc::new(Changes::default());
         let view = |kind| {
-            let key = ViewKey::new(Identity::process(), Arc::new(resource(kind)));
+            let key = ViewKey::new(
+                Identity::process(),
+                Arc::new(Resource::of_controllers(kind)),
+            );
             let follower = Follower {
                 kind,
                 changes: Arc::clone(&changes),

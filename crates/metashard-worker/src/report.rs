@@ -7,6 +7,7 @@ use std::{
 
 use metashard_api::{
     names::{event, reason},
+    resource::Resource,
     validate::Finding,
 };
 use metashard_fleet::message::Claim;
@@ -22,7 +23,7 @@ use parking_lot::Mutex;
 use tracing::debug;
 
 use crate::{
-    catalog::{self, ControllerName},
+    catalog::ControllerName,
     conditions::{Health, Part, Place},
     context::Context,
     instance::Instance,
@@ -195,7 +196,7 @@ async fn write(
     object: &Object,
     report: &Report,
 ) -> Written {
-    let resource = Arc::new(catalog::resource(name.0));
+    let resource = Arc::new(Resource::of_controllers(name.0));
     let known = report.health.known(&report.place);
     let Place { shard, replica, .. } = &report.place;
     let served_by = (Some(shard.0), Some(replica.as_str()));
