@@ -18,7 +18,6 @@ use metashard_kube::{
 use metashard_reconcile::{controller::Controller, memory::Memory, object::Object, sync::Event};
 use metashard_runtime::task;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -45,7 +44,7 @@ pub(crate) struct Instance {
     pub(crate) feedback: Mutex<Feedback>,
     pub(crate) context: Arc<Context>,
     /// How the last hook call went.
-    pub(crate) hook_health: watch::Sender<Part>,
+    pub(crate) hook_health: Mutex<Part>,
     parents_seen: Mutex<BTreeMap<ParentKey, ParentState>>,
     turn: Mutex<Option<Turn>>,
     fresh_for: Mutex<Option<FreshFor>>,
@@ -147,7 +146,7 @@ impl Instance {
             parents,
             children,
             feedback: Mutex::default(),
-            hook_health: watch::Sender::new(Part::unknown(
+            hook_health: Mutex::new(Part::unknown(
                 metashard_api::names::reason::NOT_CALLED,
                 "no hook has been called yet",
             )),
@@ -310,11 +309,7 @@ impl Instance {
 
     /// Takes in how a hook call went.
     pub(crate) fn set_hook_health(&self, health: Part) {
-        self.hook_health.send_if_modified(|current| {
-            let changed = *current != health;
-            *current = health;
-            changed
-        });
+        *self.hook_health.lock() = health;
     }
 
     /// Takes what is remembered of a parent. Put it back with [`Self::remember`].

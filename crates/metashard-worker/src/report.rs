@@ -120,7 +120,7 @@ impl Reporter {
         let health = Health {
             accepted: Part::good(reason::VALID, "the spec is valid"),
             watches: watches(&instance.controller.missing, &instance.watch_states()),
-            hooks: instance.hook_health.borrow().clone(),
+            hooks: instance.hook_health.lock().clone(),
         };
         self.report(name, object, claim, health);
     }
