@@ -279,8 +279,9 @@ impl Election {
             rules: self.config.rules,
         };
         let has_ended = observation.has_ended(now, self.witness.renewing_since());
+        let is_first = self.nobody_led_yet && observation.was_never_present();
         match observation.seen() {
-            Seen::Absent if has_ended || self.nobody_led_yet => Some(Hold::create(now, config())),
+            Seen::Absent if has_ended || is_first => Some(Hold::create(now, config())),
             Seen::Present(record) if has_ended => {
                 Some(Hold::take_over(now, config(), record.clone()))
             }

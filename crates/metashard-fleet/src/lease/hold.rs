@@ -53,6 +53,9 @@ pub struct Hold {
     request: InFlight,
     /// The next request is a read: how the last write ended is not known.
     in_doubt: bool,
+    /// A create of ours met a Lease. If that one is gone by the time of the read, another may have led with it and may
+    /// do so again: we did not get it.
+    met_another: bool,
     releasing: bool,
     /// When the next request is due.
     next: MonoTime,
@@ -107,6 +110,7 @@ impl Hold {
             confirmed: None,
             request: InFlight::Nothing,
             in_doubt: false,
+            met_another: false,
             releasing: false,
             next: now.mono,
             next_write: now.mono,
@@ -201,6 +205,7 @@ impl Hold {
         match written {
             Written::Accepted(record) => self.accepted(now, sent, record),
             Written::Conflict => {
+                self.met_another = self.base == Base::Nothing;
                 self.fail();
                 self.next = now.mono;
             }
@@ -272,8 +277,8 @@ impl Hold {
 
     fn judge(&self, seen: &Seen) -> Sight {
         match (seen, &self.base) {
-            (Seen::Absent, Base::Nothing) => Sight::Unchanged,
-            (Seen::Absent, Base::Ended(_) | Base::Own(_)) => Sight::Other,
+            (Seen::Absent, Base::Nothing) if !self.met_another => Sight::Unchanged,
+            (Seen::Absent, Base::Nothing | Base::Ended(_) | Base::Own(_)) => Sight::Other,
             (Seen::Present(record), Base::Nothing) => self.judge_attempt(record),
             (Seen::Present(record), Base::Ended(base) | Base::Own(base)) => {
                 if record.uid != base.uid {

@@ -19,6 +19,8 @@ pub struct Observation {
     since: MonoTime,
     /// The longest of the observer's own duration and those seen here: how long an absent Lease is waited out.
     longest: Duration,
+    /// Whether it was present in one of the sights.
+    was_present: bool,
     rules: Rules,
 }
 
@@ -27,6 +29,7 @@ impl Observation {
     pub fn new(now: Now, seen: Seen, own_duration: Duration, rules: Rules) -> Self {
         let longest = own_duration.max(duration_of(&seen));
         Self {
+            was_present: seen != Seen::Absent,
             seen,
             since: now.mono,
             longest,
@@ -41,6 +44,7 @@ impl Observation {
         }
         self.longest = self.longest.max(duration_of(&seen));
         self.since = now.mono;
+        self.was_present |= seen != Seen::Absent;
         self.seen = seen;
         true
     }
@@ -48,6 +52,11 @@ impl Observation {
     /// What was seen last.
     pub fn seen(&self) -> &Seen {
         &self.seen
+    }
+
+    /// Whether nobody held it in any sight: one that vanished may still be acted on.
+    pub fn was_never_present(&self) -> bool {
+        !self.was_present
     }
 
     /// Whether the claim has ended. `renewing_since` is [`super::Hold::renewing_since`] of the observer's own Lease.

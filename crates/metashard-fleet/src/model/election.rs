@@ -170,7 +170,8 @@ impl Model for Race {
             None if state.budget.outages > 0 => steps.push(Step::BeginOutage),
             None => {}
         }
-        if state.budget.deletions > 0 && state.may_be_deleted() {
+        if state.budget.deletions > 0 && state.may_be_deleted(state.budget.slow < self.budget.slow)
+        {
             steps.push(Step::Delete);
         }
         if is_quiet && state.now < self.ticks {
@@ -296,13 +297,15 @@ impl State {
             .retain(|it| !it.abandoned || !server.is_moot(&Name::Leader, &it.request));
     }
 
-    /// Not while a candidate tries to take it. A `POST` has no precondition that could tell that there was a Lease meanwhile,
-    /// and after a conflict [`lease::Hold`] tries again though the Lease that it met is gone. Two may then lead for a moment;
-    /// the compare-and-swap of the map hides that.
-    fn may_be_deleted(&self) -> bool {
+    /// Not while a `POST` of it is on its way, nor while a candidate tries to take it after an answer was `late`: a `POST`
+    /// has no precondition that could tell that there was a Lease meanwhile, and who does not get the answer cannot know.
+    /// Two may then lead for a moment; the compare-and-swap of the map hides that.
+    fn may_be_deleted(&self, late: bool) -> bool {
         let mut candidates = self.candidates.iter();
         let is_taken = candidates.any(|candidate| candidate.machine.phase() == Phase::Acquiring);
-        self.server.lease(&Name::Leader) != Seen::Absent && !is_taken
+        let mut flights = self.flights.iter();
+        let is_created = flights.any(|it| matches!(it.request, lease::Request::Create(_)));
+        self.server.lease(&Name::Leader) != Seen::Absent && !is_created && !(late && is_taken)
     }
 
     fn candidate(&mut self, n: usize) -> &mut Candidate {

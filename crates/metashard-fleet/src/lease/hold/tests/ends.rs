@@ -150,3 +150,26 @@ fn what_was_never_taken_is_released_without_a_write() {
     assert_eq!(out, []);
     assert_eq!(*scene.hold.status(), Status::Released);
 }
+
+#[test]
+fn create_that_met_a_lease_which_is_gone_by_the_read_is_lost() {
+    let mut scene = Scene::new();
+    ended_record(&mut scene.server);
+    scene.round(Duration::ZERO);
+
+    scene.server.lease = Seen::Absent;
+    scene.round(Duration::ZERO);
+
+    assert_eq!(*scene.hold.status(), Status::Lost(Seen::Absent));
+}
+
+#[test]
+fn create_that_was_refused_before_it_met_anything_is_repeated() {
+    let mut scene = Scene::new();
+    scene.unanswered();
+
+    scene.round(Duration::ZERO);
+    scene.round(Duration::ZERO);
+
+    assert_eq!(*scene.hold.status(), Status::Held);
+}
