@@ -148,11 +148,12 @@ impl Selector {
         }
     }
 
-    /// Whether an object whose label of a given key is `label(key)` matches.
-    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-        self.requirements
-            .iter()
-            .all(|requirement| requirement.test.holds(label(&requirement.key)))
+    /// Whether an object whose label (or annotation) of a given key is `value(key)` matches.
+    pub fn matches<T: AsRef<str>>(&self, value: impl Fn(&str) -> Option<T>) -> bool {
+        self.requirements.iter().all(|requirement| {
+            let value = value(&requirement.key);
+            requirement.test.holds(value.as_ref().map(T::as_ref))
+        })
     }
 
     /// Whether every object matches.

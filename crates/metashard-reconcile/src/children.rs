@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use metashard_api::resource::Resource;
 use serde_json::Value;
 
 use crate::{
@@ -48,6 +49,8 @@ pub(crate) struct Planned {
 /// What children are planned from.
 pub(crate) struct Scope<'a> {
     pub(crate) controller: &'a Controller,
+    /// The parent's.
+    pub(crate) resource: &'a Resource,
     pub(crate) parent: &'a Object,
     /// The claimed children of each rule, sorted by namespace and name.
     pub(crate) mine: &'a [Vec<Arc<Object>>],
@@ -148,7 +151,7 @@ impl Scope<'_> {
         }
         match apply::create(&desired.object) {
             Ok(mut object) => {
-                add_owner(&mut object, self.controller, self.parent);
+                add_owner(&mut object, self.resource, self.parent);
                 let write = Write {
                     op: Op::Create {
                         body: object.to_string().into(),
@@ -327,7 +330,7 @@ fn delete(rule: &ChildRule, child: &Object, purpose: Purpose, why: &str) -> Writ
 }
 
 /// Appends our owner reference, unless there is one with the parent's uid.
-fn add_owner(object: &mut Value, controller: &Controller, parent: &Object) {
+fn add_owner(object: &mut Value, resource: &Resource, parent: &Object) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };
@@ -338,7 +341,7 @@ fn add_owner(object: &mut Value, controller: &Controller, parent: &Object) {
     if let Value::Array(owners) = owners
         && !owners.iter().any(|owner| owner["uid"] == parent.uid())
     {
-        owners.push(owner(controller, parent));
+        owners.push(owner(resource, parent));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use metashard_api::{names::LABEL_CONTROLLER_UID, selector::Selector};
+use metashard_api::{names::LABEL_CONTROLLER_UID, resource::Resource, selector::Selector};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -86,6 +86,7 @@ fn selector_alone(spec: &[u8]) -> Value {
 /// Sorts out the candidates of one rule.
 pub(crate) fn claim(
     controller: &Controller,
+    resource: &Resource,
     rule: &ChildRule,
     parent: &Object,
     selector: &Selector,
@@ -123,7 +124,7 @@ pub(crate) fn claim(
             None => None,
         };
         if let Some(purpose) = purpose {
-            let write = write(controller, rule, parent, object, purpose);
+            let write = write(resource, rule, parent, object, purpose);
             claims.changes.push(Change {
                 object: Arc::clone(object),
                 write,
@@ -134,7 +135,7 @@ pub(crate) fn claim(
 }
 
 fn write(
-    controller: &Controller,
+    of_parent: &Resource,
     rule: &ChildRule,
     parent: &Object,
     object: &Object,
@@ -163,7 +164,7 @@ fn write(
         Purpose::AdoptChild => {
             let owners = others()
                 .map(reference)
-                .chain([owner(controller, parent)])
+                .chain([owner(of_parent, parent)])
                 .collect();
             (
                 "ownerReferences",
@@ -193,10 +194,10 @@ fn write(
 }
 
 /// The reference that makes an object the parent's child.
-pub(crate) fn owner(controller: &Controller, parent: &Object) -> Value {
+pub(crate) fn owner(resource: &Resource, parent: &Object) -> Value {
     json!({
-        "apiVersion": controller.parent.api_version(),
-        "kind": controller.parent.kind,
+        "apiVersion": resource.api_version(),
+        "kind": resource.kind,
         "name": parent.name(),
         "uid": parent.uid(),
         "controller": true,

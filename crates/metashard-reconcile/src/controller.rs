@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use metashard_api::{
     hook::{Mode, Version},
-    id::ControllerUid,
+    id::{ControllerKind, ControllerUid},
     names::reason,
     resource::Resource,
     selector::Selector,
@@ -23,9 +23,11 @@ use crate::{
     sync::HookKind,
 };
 
-/// One CompositeController, compiled for reconciling.
+/// One controller, compiled for reconciling.
 #[derive(Debug)]
 pub struct Controller {
+    /// Kind of the controller object.
+    pub kind: ControllerKind,
     /// Uid of the controller object.
     pub uid: ControllerUid,
     /// Name of the controller object.
@@ -34,12 +36,8 @@ pub struct Controller {
     pub generation: i64,
     /// The finalizer that it puts on its parents.
     pub finalizer: String,
-    /// The parent resource.
-    pub parent: Arc<Resource>,
-    /// Which parents are handled.
-    pub selector: Selector,
-    /// Whether a change of a parent's status alone starts no sync.
-    pub ignore_status_changes: bool,
+    /// The kinds of parents, each once: one for a CompositeController, any number for a DecoratorController.
+    pub parents: Vec<ParentRule>,
     /// Whether children are selected by the label `controller-uid`.
     pub generate_selector: bool,
     /// The kinds of children, in the order of the spec, without those in `missing`.
@@ -62,6 +60,19 @@ pub struct Controller {
     pub(crate) frame: Frame,
     /// Tells memories of one compilation from those of another.
     pub(crate) fingerprint: u64,
+}
+
+/// One kind of parents; of targets, in the words of a DecoratorController.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParentRule {
+    /// The resource.
+    pub resource: Arc<Resource>,
+    /// Which parents are handled, by their labels.
+    pub labels: Selector,
+    /// Which of those, by their annotations.
+    pub annotations: Selector,
+    /// Whether a change of a parent's status alone starts no sync.
+    pub ignore_status_changes: bool,
 }
 
 /// One kind of children.
@@ -168,20 +179,34 @@ impl Controller {
         }
     }
 
-    /// Whether a parent is selected by its labels.
+    /// The rule of a parent's kind, in any version.
+    pub fn rule_of(&self, parent: &Object) -> Option<&ParentRule> {
+        let group = group(parent.api_version());
+        let is_of = |rule: &&ParentRule| {
+            rule.resource.kind == parent.kind() && rule.resource.group == group
+        };
+        self.parents.iter().find(is_of)
+    }
+
+    /// Whether a parent is selected by the rule of its kind.
     pub fn selects(&self, parent: &Object) -> bool {
-        self.selector.matches(|key| parent.label(key))
+        self.rule_of(parent).is_some_and(|rule| {
+            rule.labels.matches(|key| parent.label(key))
+                && rule.annotations.matches(|key| parent.annotation(key))
+        })
     }
 
     /// Whether a parent is this controller's to handle: it is selected, or still carries the finalizer.
     pub fn concerns(&self, parent: &Object) -> bool {
-        self.selects(parent) || parent.has_finalizer(&self.finalizer)
+        self.selects(parent)
+            || (parent.has_finalizer(&self.finalizer) && self.rule_of(parent).is_some())
     }
 
     /// Whether an update of a parent starts no sync because nothing but its status changed and the spec says to ignore that.
     /// A deletion is never ignored, nor a kind without `metadata.generation`, whose other changes would not be seen.
     pub fn ignores_update(&self, old: &Object, new: &Object) -> bool {
-        self.ignore_status_changes
+        self.rule_of(new)
+            .is_some_and(|rule| rule.ignore_status_changes)
             && new.generation() != 0
             && new.generation() == old.generation()
             && new.uid() == old.uid()
@@ -190,14 +215,19 @@ impl Controller {
             && new.same_annotations(old)
     }
 
-    /// The reference of a child to its controlling parent, if that is of this controller's parent kind, in any version.
-    pub fn parent_of<'a>(&self, child: &'a Object) -> Option<OwnerReference<'a>> {
-        child.controller_owner().filter(|owner| {
-            let group = owner
-                .api_version
-                .split_once('/')
-                .map_or("", |(group, _)| group);
-            owner.kind == self.parent.kind && group == self.parent.group
-        })
+    /// The reference of a child to its controlling parent, and the index of the rule of that parent's kind in any version;
+    /// `None` if no rule is.
+    pub fn parent_of<'a>(&self, child: &'a Object) -> Option<(usize, OwnerReference<'a>)> {
+        let owner = child.controller_owner()?;
+        let group = group(owner.api_version);
+        let is_of =
+            |rule: &ParentRule| rule.resource.kind == owner.kind && rule.resource.group == group;
+        let rule = self.parents.iter().position(is_of)?;
+        Some((rule, owner))
     }
+}
+
+/// The group of an apiVersion; empty for the core group.
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }

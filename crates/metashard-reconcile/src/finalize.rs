@@ -16,19 +16,23 @@ use crate::{
 };
 
 /// The write that brings a parent's finalizer in line with the controller, if one is needed.
-pub(crate) fn align(controller: &Controller, parent: &Object) -> Option<Write> {
-    match (
-        controller.finalize.is_some(),
-        parent.has_finalizer(&controller.finalizer),
-    ) {
-        (true, false) if !parent.is_deleting() => Some(write(
-            controller,
+pub(crate) fn align(
+    controller: &Controller,
+    resource: &Arc<Resource>,
+    parent: &Object,
+) -> Option<Write> {
+    let ours = &controller.finalizer;
+    match (controller.finalize.is_some(), parent.has_finalizer(ours)) {
+        (true, false) if !parent.is_deleting() => Some(patch(
+            resource,
+            ours,
             parent,
             Purpose::AddFinalizer,
             "the finalize hook must be called before it goes",
         )),
         (false, true) => Some(remove(
-            controller,
+            resource,
+            ours,
             parent,
             "there is no finalize hook any more",
         )),
@@ -37,28 +41,17 @@ pub(crate) fn align(controller: &Controller, parent: &Object) -> Option<Write> {
 }
 
 /// The write that takes our finalizer away, and only ours.
-pub(crate) fn remove(controller: &Controller, parent: &Object, why: &str) -> Write {
-    write(controller, parent, Purpose::RemoveFinalizer, why)
+pub(crate) fn remove(resource: &Arc<Resource>, ours: &str, parent: &Object, why: &str) -> Write {
+    patch(resource, ours, parent, Purpose::RemoveFinalizer, why)
 }
 
 /// The write that takes a controller's finalizer from a parent when the controller object itself is deleted; `None` if the
 /// parent does not carry it. For nothing else: an edit of a controller or a move of its shard keeps finalizers.
 pub fn let_go(resource: &Arc<Resource>, finalizer: &str, parent: &Object) -> Option<Write> {
     let why = "its controller is deleted";
-    let purpose = Purpose::RemoveFinalizer;
     parent
         .has_finalizer(finalizer)
-        .then(|| patch(resource, finalizer, parent, purpose, why))
-}
-
-fn write(controller: &Controller, parent: &Object, purpose: Purpose, why: &str) -> Write {
-    patch(
-        &controller.parent,
-        &controller.finalizer,
-        parent,
-        purpose,
-        why,
-    )
+        .then(|| remove(resource, finalizer, parent, why))
 }
 
 fn patch(

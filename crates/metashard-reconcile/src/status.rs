@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use metashard_api::resource::Resource;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    controller::Controller,
     diff,
     memory::StatusWrite,
     object::Object,
@@ -23,7 +23,7 @@ pub(crate) fn wanted(answer: Option<Map<String, Value>>, generation: i64) -> Val
 /// The write that a parent's status needs, if any. `last`: what the last write wanted, and what came of it:
 /// a status that the API server keeps otherwise than it was written is not written again and again.
 pub(crate) fn plan(
-    controller: &Controller,
+    resource: &Arc<Resource>,
     parent: &Object,
     wanted: &Value,
     last: Option<StatusWrite>,
@@ -40,7 +40,7 @@ pub(crate) fn plan(
         return None;
     }
     Some(Write {
-        resource: Arc::clone(&controller.parent),
+        resource: Arc::clone(resource),
         namespace: parent.namespace().map(Into::into),
         name: parent.name().into(),
         op: Op::UpdateStatus {

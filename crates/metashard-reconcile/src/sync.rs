@@ -22,7 +22,7 @@ mod work;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use metashard_api::selector::Selector;
+use metashard_api::{resource::Resource, selector::Selector};
 use serde_json::Value;
 
 use self::report::Report;
@@ -47,6 +47,8 @@ pub const GUARD_CHILDREN: usize = 20;
 pub struct SyncInput {
     /// The controller, compiled.
     pub controller: Arc<Controller>,
+    /// The resource that the parent is of: that of one of the controller's parent rules.
+    pub resource: Arc<Resource>,
     /// The parent as the cache has it.
     pub parent: Arc<Object>,
     /// For each child rule of the controller, in its order: what may be a child.
@@ -147,6 +149,8 @@ pub enum HookResult {
 #[derive(Debug)]
 pub struct SyncMachine {
     controller: Arc<Controller>,
+    /// The parent's.
+    resource: Arc<Resource>,
     parent: Arc<Object>,
     /// What may be a child, by rule.
     candidates: Vec<Vec<Arc<Object>>>,

@@ -15,7 +15,12 @@ use metashard_kube::{
     identity::Identity,
     informer::{View, ViewKey, ViewState},
 };
-use metashard_reconcile::{controller::Controller, memory::Memory, object::Object, sync::Event};
+use metashard_reconcile::{
+    controller::{Controller, ParentRule},
+    memory::Memory,
+    object::Object,
+    sync::Event,
+};
 use metashard_runtime::task;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +43,8 @@ pub(crate) struct Instance {
     pub(crate) identity: Identity,
     pub(crate) flow: FlowId,
     pub(crate) hooks: Hooks,
-    pub(crate) parents: Arc<View>,
+    /// One for each parent rule, in the order of the controller's rules.
+    pub(crate) parents: Arc<[View]>,
     /// One for each child rule, in the order of the controller's rules.
     pub(crate) children: Vec<View>,
     pub(crate) feedback: Mutex<Feedback>,
@@ -103,8 +109,8 @@ pub(crate) struct Awaited {
 /// One of the caches of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// Of the parents.
-    Parents,
+    /// Of the parent rule of this index.
+    Parents(usize),
     /// Of the child rule of this index.
     Children(usize),
 }
@@ -135,7 +141,7 @@ impl Instance {
         let flow = context
             .dispatcher
             .add_flow(&context.tenant, context.config.workers);
-        let parents = Arc::new(open_parents(&controller, &identity, flow, context));
+        let parents = open_parents(&controller, &identity, flow, context);
         let children = open_children(&controller, &identity, flow, &parents, context);
         let instance = Arc::new(Self {
             controller,
@@ -223,13 +229,13 @@ impl Instance {
 
     /// All caches, the parents' first.
     pub(crate) fn views(&self) -> impl Iterator<Item = &View> {
-        std::iter::once(&*self.parents).chain(&self.children)
+        self.parents.iter().chain(&self.children)
     }
 
-    /// One cache; `None` if there is no such child rule.
+    /// One cache; `None` if there is no such rule.
     pub(crate) fn view(&self, cache: Cache) -> Option<&View> {
         match cache {
-            Cache::Parents => Some(&self.parents),
+            Cache::Parents(rule) => self.parents.get(rule),
             Cache::Children(rule) => self.children.get(rule),
         }
     }
@@ -328,13 +334,14 @@ impl Instance {
 
     /// Syncs every parent, whatever changed.
     pub(crate) fn force_all(&self) {
-        let keys: Vec<_> = self
-            .parents
-            .list()
-            .iter()
-            .filter(|parent| self.controller.concerns(parent))
-            .map(|parent| ParentKey::of(parent))
-            .collect();
+        let mut keys = Vec::new();
+        for (rule, view) in self.parents.iter().enumerate() {
+            let parents = view.list();
+            let ours = parents
+                .iter()
+                .filter(|parent| self.controller.concerns(parent));
+            keys.extend(ours.map(|parent| ParentKey::of(rule, parent)));
+        }
         {
             let mut seen = self.parents_seen.lock();
             for key in &keys {
@@ -370,25 +377,29 @@ fn open_parents(
     identity: &Identity,
     flow: FlowId,
     context: &Arc<Context>,
-) -> View {
-    let mut key = ViewKey::new(identity.clone(), Arc::clone(&controller.parent));
-    // A parent that is no longer selected still has to be finalized, and its cache must show it until then.
-    if let (None, Some(query)) = (&controller.finalize, controller.selector.to_query()) {
-        key = key.selecting(query);
-    }
-    let subscriber = ParentEvents {
-        controller: Arc::clone(controller),
-        dispatcher: Arc::clone(&context.dispatcher),
-        flow,
+) -> Arc<[View]> {
+    let open = |(rule, of): (usize, &ParentRule)| {
+        let mut key = ViewKey::new(identity.clone(), Arc::clone(&of.resource));
+        // A parent that is no longer selected still has to be finalized, and its cache must show it until then.
+        if let (None, Some(query)) = (&controller.finalize, of.labels.to_query()) {
+            key = key.selecting(query);
+        }
+        let subscriber = ParentEvents {
+            controller: Arc::clone(controller),
+            rule,
+            dispatcher: Arc::clone(&context.dispatcher),
+            flow,
+        };
+        context.informers.open(key, Some(Arc::new(subscriber)))
     };
-    context.informers.open(key, Some(Arc::new(subscriber)))
+    controller.parents.iter().enumerate().map(open).collect()
 }
 
 fn open_children(
     controller: &Arc<Controller>,
     identity: &Identity,
     flow: FlowId,
-    parents: &Arc<View>,
+    parents: &Arc<[View]>,
     context: &Arc<Context>,
 ) -> Vec<View> {
     controller

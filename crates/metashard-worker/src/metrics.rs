@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use metashard_api::id::ControllerKind;
 use metashard_reconcile::sync::Outcome;
 use parking_lot::Mutex;
 use prometheus::{
@@ -137,7 +136,7 @@ impl Collector for QueueMetrics {
             gauge.reset();
         }
         for (instance, counts) in dispatcher.all_counts() {
-            let name = format!("{}-{}", ControllerKind::Composite, instance.controller.name);
+            let name = format!("{}-{}", instance.controller.kind, instance.controller.name);
             let set = |gauge: &IntGaugeVec, value: u64| {
                 let value = i64::try_from(value).unwrap_or(i64::MAX);
                 gauge.with_label_values(&[name.as_str()]).set(value);

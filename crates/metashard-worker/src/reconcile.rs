@@ -7,9 +7,10 @@ use std::{
 };
 
 use futures::future::join_all;
-use metashard_api::names::reason;
+use metashard_api::{names::reason, resource::Resource};
 use metashard_fleet::{
     queue::{Outcome as Again, Popped},
+    time::MonoTime,
     worker::Authority,
 };
 use metashard_reconcile::{
@@ -43,14 +44,20 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     let mut state = instance.recall(key);
     catch_up(instance, std::mem::take(&mut state.awaited)).await;
     let (namespace, name) = key.parts();
-    let Some(parent) = instance.parents.get(namespace, name) else {
+    let Some(parents) = instance.parents.get(key.rule()) else {
         return Again::Await;
     };
+    let Some(parent) = parents.get(namespace, name) else {
+        return Again::Await;
+    };
+    let resource = parents.key().resource();
 
     let candidates = candidates(instance, &parent);
     let mut pass = Pass {
         instance,
         turn,
+        rule: key.rule(),
+        resource,
         children: signature(&candidates),
         answer: None,
     };
@@ -63,24 +70,12 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         News::Some => false,
     };
     if spared {
-        // The cache shows our writes now: copies of them need not be kept.
-        for object in seen(&parent, &candidates) {
-            state.memory.saw(object);
-        }
-        // The timer that brought us here may be one from before, and the one that was asked for last not set.
-        if let Some(due) = state.due {
-            let delay = due.since(began.mono);
-            context
-                .dispatcher
-                .push_after(instance.flow, key.clone(), delay);
-        }
-        instance.remember(key, state);
-        context.metrics.spared(instance);
-        return Again::Await;
+        return spare(instance, key, state, seen(&parent, &candidates), began.mono);
     }
 
     let machine = SyncMachine::new(SyncInput {
         controller: Arc::clone(&instance.controller),
+        resource: Arc::clone(resource),
         parent: Arc::clone(&parent),
         candidates,
         memory: state.memory,
@@ -92,6 +87,28 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     let seconds = context.clock.now().mono.since(began.mono).as_secs_f64();
     context.metrics.synced(instance, &outcome, seconds);
     pass.finish(key, &parent, outcome)
+}
+
+/// Ends a pass that calls no hook, because nothing has changed that it has not been asked about.
+fn spare<'a>(
+    instance: &Instance,
+    key: &ParentKey,
+    mut state: ParentState,
+    seen: impl Iterator<Item = &'a Arc<Object>>,
+    now: MonoTime,
+) -> Again {
+    // The cache shows our writes now: copies of them need not be kept.
+    for object in seen {
+        state.memory.saw(object);
+    }
+    // The timer that brought us here may be one from before, and the one that was asked for last not set.
+    if let Some(due) = state.due {
+        let dispatcher = &instance.context.dispatcher;
+        dispatcher.push_after(instance.flow, key.clone(), due.since(now));
+    }
+    instance.remember(key, state);
+    instance.context.metrics.spared(instance);
+    Again::Await
 }
 
 /// What the cache has of the children of `parent`, by child rule.
@@ -155,6 +172,10 @@ enum News {
 struct Pass<'a> {
     instance: &'a Instance,
     turn: &'a Turn,
+    /// Index of the parent rule of the parent's kind.
+    rule: usize,
+    /// The parent's.
+    resource: &'a Arc<Resource>,
     children: u64,
     /// Hash of the hook's answer.
     answer: Option<u64>,
@@ -222,11 +243,10 @@ impl Pass<'_> {
 
     async fn read_parent(&self, parent: &Object) -> Result<Option<Arc<Object>>, WriteError> {
         let instance = self.instance;
-        let resource = &instance.controller.parent;
         let (namespace, name) = (parent.namespace(), parent.name());
         let clients = &instance.context.clients;
         clients
-            .read(&instance.identity, resource, namespace, name)
+            .read(&instance.identity, self.resource, namespace, name)
             .await
             .map_err(|error| WriteError::Unavailable(metashard_runtime::log::chain(&error)))
     }
@@ -271,12 +291,12 @@ impl Pass<'_> {
         };
         let last = self.answer.map(|answer| LastSync {
             parent: parent.resource_version().into(),
-            status_written: self.status_written(&outcome),
+            status_written: status_written(parent, &outcome),
             children: self.children,
             answer,
         });
         let state = ParentState {
-            awaited: self.awaited(&outcome),
+            awaited: self.awaited(parent, &outcome),
             memory: outcome.memory,
             last,
             // What was not done is not an echo of anything.
@@ -297,21 +317,11 @@ impl Pass<'_> {
         }
     }
 
-    /// The parent's resourceVersion after our own last write to it.
-    fn status_written(&self, outcome: &Outcome) -> Option<Box<str>> {
-        outcome
-            .written
-            .iter()
-            .rev()
-            .find(|object| self.cache_of(object) == Some(Cache::Parents))
-            .map(|object| object.resource_version().into())
-    }
-
     /// The newest write of each cache: once a cache shows that one, it shows them all.
-    fn awaited(&self, outcome: &Outcome) -> Vec<Awaited> {
+    fn awaited(&self, parent: &Object, outcome: &Outcome) -> Vec<Awaited> {
         let mut newest: Vec<(Cache, &Object)> = Vec::new();
         for object in &outcome.written {
-            let Some(cache) = self.cache_of(object) else {
+            let Some(cache) = self.cache_of(parent, object) else {
                 continue;
             };
             match newest.iter_mut().find(|(it, _)| *it == cache) {
@@ -329,18 +339,16 @@ impl Pass<'_> {
             .collect()
     }
 
-    /// The cache that shows `object`.
-    fn cache_of(&self, object: &Object) -> Option<Cache> {
-        let controller = &self.instance.controller;
-        let is_of = |resource: &metashard_api::resource::Resource| {
+    /// The cache that shows `object`, which is the parent or a child of it.
+    fn cache_of(&self, parent: &Object, object: &Object) -> Option<Cache> {
+        if object.uid() == parent.uid() {
+            return Some(Cache::Parents(self.rule));
+        }
+        let is_of = |resource: &Resource| {
             resource.kind == object.kind() && resource.api_version() == object.api_version()
         };
-        if is_of(&controller.parent) {
-            return Some(Cache::Parents);
-        }
-        controller
-            .children
-            .iter()
+        let mut children = self.instance.controller.children.iter();
+        children
             .position(|rule| is_of(&rule.resource))
             .map(Cache::Children)
     }
@@ -375,6 +383,14 @@ impl Pass<'_> {
             instance.tell(parent, event);
         }
     }
+}
+
+/// The parent's resourceVersion after our own last write to it.
+fn status_written(parent: &Object, outcome: &Outcome) -> Option<Box<str>> {
+    let mut written = outcome.written.iter().rev();
+    written
+        .find(|object| object.uid() == parent.uid())
+        .map(|object| object.resource_version().into())
 }
 
 fn is_newer(object: &Object, than: &Object) -> bool {

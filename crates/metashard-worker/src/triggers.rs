@@ -15,7 +15,7 @@ use crate::{dispatch::Dispatcher, key::ParentKey};
 ///
 /// With a generated selector only the parent that the label names; else those in its namespace, whose own selectors are
 /// looked at by the sync.
-fn possible_parents(child: &Object, controller: &Controller, parents: &View) -> Vec<ParentKey> {
+fn possible_parents(child: &Object, controller: &Controller, parents: &[View]) -> Vec<ParentKey> {
     if child.is_deleting() || child.labels().next().is_none() {
         return Vec::new();
     }
@@ -23,23 +23,27 @@ fn possible_parents(child: &Object, controller: &Controller, parents: &View) -> 
     if controller.generate_selector && named.is_none() {
         return Vec::new();
     }
-    parents
-        .list()
-        .iter()
-        .filter(|parent| {
-            parent
-                .namespace()
-                .is_none_or(|it| child.namespace() == Some(it))
-                && (!controller.generate_selector || named == Some(parent.uid()))
-        })
-        .map(|parent| ParentKey::of(parent))
-        .collect()
+    let is_possible = |parent: &&Arc<Object>| {
+        parent
+            .namespace()
+            .is_none_or(|it| child.namespace() == Some(it))
+            && (!controller.generate_selector || named == Some(parent.uid()))
+    };
+    let mut keys = Vec::new();
+    for (rule, view) in parents.iter().enumerate() {
+        let found = view.list();
+        let possible = found.iter().filter(is_possible);
+        keys.extend(possible.map(|parent| ParentKey::of(rule, parent)));
+    }
+    keys
 }
 
 /// Pushes the keys of parents that changed.
 pub(crate) struct ParentEvents {
     /// The controller that they are parents of.
     pub(crate) controller: Arc<Controller>,
+    /// Index of the rule of their kind.
+    pub(crate) rule: usize,
     /// Where its keys go.
     pub(crate) dispatcher: Arc<Dispatcher>,
     /// Its flow.
@@ -61,7 +65,8 @@ impl Subscriber for ParentEvents {
             Event::Deleted { old } => old,
             Event::Synced => return,
         };
-        self.dispatcher.push(self.flow, ParentKey::of(&parent));
+        self.dispatcher
+            .push(self.flow, ParentKey::of(self.rule, &parent));
     }
 }
 
@@ -69,8 +74,8 @@ impl Subscriber for ParentEvents {
 pub(crate) struct ChildEvents {
     /// The controller that they are children of.
     pub(crate) controller: Arc<Controller>,
-    /// The cache of parents.
-    pub(crate) parents: Arc<View>,
+    /// The caches of parents, by parent rule.
+    pub(crate) parents: Arc<[View]>,
     /// Where its keys go.
     pub(crate) dispatcher: Arc<Dispatcher>,
     /// Its flow.
@@ -80,12 +85,13 @@ pub(crate) struct ChildEvents {
 impl ChildEvents {
     /// The key of the child's controlling parent, if the cache has that very parent.
     fn controlling_parent(&self, child: &Object) -> Option<ParentKey> {
-        let owner = self.controller.parent_of(child)?;
+        let (rule, owner) = self.controller.parent_of(child)?;
+        let parents = self.parents.get(rule)?;
         let namespace = child
             .namespace()
-            .filter(|_| self.controller.parent.namespaced);
-        let parent = self.parents.get(namespace, owner.name)?;
-        (owner.uid == parent.uid()).then(|| ParentKey::of(&parent))
+            .filter(|_| parents.key().resource().namespaced);
+        let parent = parents.get(namespace, owner.name)?;
+        (owner.uid == parent.uid()).then(|| ParentKey::of(rule, &parent))
     }
 
     fn push(&self, child: &Object) {

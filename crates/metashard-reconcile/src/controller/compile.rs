@@ -18,7 +18,7 @@ use metashard_api::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{ChildRule, Controller, Error, Hook, UpdateStrategy};
+use super::{ChildRule, Controller, Error, Hook, ParentRule, UpdateStrategy};
 use crate::request::Frame;
 
 type Lookup<'a> = &'a dyn Fn(&str, &str) -> Option<Arc<Resource>>;
@@ -45,14 +45,18 @@ pub(super) fn compile(
         .collect();
     let generation = object.metadata.generation.unwrap_or(0);
     Ok(Controller {
+        kind: ControllerKind::Composite,
         uid: ControllerUid::new(uid.as_str()),
         finalizer: names::finalizer(ControllerKind::Composite, name),
         name: name.clone(),
         generation,
         fingerprint: fingerprint(uid, generation, &parent, &rules.served),
-        parent,
-        selector: selector.map_err(|error| Error::Unreadable(error.to_string()))?,
-        ignore_status_changes: spec.parent_resource.ignore_status_changes,
+        parents: vec![ParentRule {
+            resource: parent,
+            labels: selector.map_err(|error| Error::Unreadable(error.to_string()))?,
+            annotations: Selector::everything(),
+            ignore_status_changes: spec.parent_resource.ignore_status_changes,
+        }],
         generate_selector: spec.generate_selector,
         children: rules.served,
         sync: hooks.sync.and_then(callable),

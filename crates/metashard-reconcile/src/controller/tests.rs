@@ -86,11 +86,11 @@ fn a_controller_is_compiled_with_its_defaults() {
         controller.finalizer,
         "metacontroller.io/compositecontroller-c"
     );
-    assert_eq!(controller.parent.kind, "Foo");
+    assert_eq!(controller.parents[0].resource.kind, "Foo");
     assert_eq!(controller.children[0].update, UpdateStrategy::InPlace);
     assert_eq!(controller.children[1].update, UpdateStrategy::OnDelete);
     assert!(controller.children[0].adopts);
-    assert!(controller.selector.is_everything() && controller.finalize.is_none());
+    assert!(controller.parents[0].labels.is_everything() && controller.finalize.is_none());
     assert_eq!(controller.resync_period, None);
     assert!(controller.missing.is_empty() && controller.notes.is_empty());
 }
@@ -280,8 +280,8 @@ fn a_child_leads_to_its_parent_by_group_and_kind_in_any_version() {
     assert_eq!(
         controller
             .parent_of(&owned("ex.io/v2", "Foo"))
-            .map(|it| it.uid),
-        Some("P")
+            .map(|(rule, it)| (rule, it.uid)),
+        Some((0, "P"))
     );
     assert_eq!(controller.parent_of(&owned("other.io/v1", "Foo")), None);
     assert_eq!(controller.parent_of(&owned("ex.io/v1", "Bar")), None);

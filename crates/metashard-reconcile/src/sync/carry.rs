@@ -162,7 +162,7 @@ impl SyncMachine {
             return self.finish();
         }
         let last = self.memory.status;
-        match status::plan(&self.controller, &self.parent, &work.status, last) {
+        match status::plan(&self.resource, &self.parent, &work.status, last) {
             Some(write) => {
                 self.stage = Stage::WritingStatus(work);
                 Step::Write(vec![write])

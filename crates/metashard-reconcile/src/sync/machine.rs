@@ -22,6 +22,7 @@ impl SyncMachine {
     pub fn new(input: SyncInput) -> Self {
         let SyncInput {
             controller,
+            resource,
             parent,
             candidates,
             mut memory,
@@ -36,6 +37,7 @@ impl SyncMachine {
         memory.retain_deleted(&candidates);
         let mut machine = Self {
             controller,
+            resource,
             parent,
             candidates,
             selector: None,
@@ -89,7 +91,7 @@ impl SyncMachine {
             self.stage = Stage::Confirming;
             return Step::ReadParent;
         }
-        match finalize::align(&self.controller, &self.parent) {
+        match finalize::align(&self.controller, &self.resource, &self.parent) {
             Some(write) if write.purpose == Purpose::AddFinalizer => {
                 self.write(Stage::AddingFinalizer, write)
             }
@@ -179,7 +181,14 @@ impl SyncMachine {
         };
         let mut claims: Vec<Claims> = Vec::with_capacity(self.controller.children.len());
         for (rule, candidates) in self.controller.children.iter().zip(&self.candidates) {
-            let found = claim::claim(&self.controller, rule, &self.parent, &selector, candidates);
+            let found = claim::claim(
+                &self.controller,
+                &self.resource,
+                rule,
+                &self.parent,
+                &selector,
+                candidates,
+            );
             claims.push(found);
         }
         self.selector = Some(selector);

@@ -90,7 +90,12 @@ impl SyncMachine {
         let status = status::wanted(status, self.parent.generation());
         let work = Box::new(Work { plan, status });
         if finalized && self.parent.has_finalizer(&self.controller.finalizer) {
-            let write = finalize::remove(&self.controller, &self.parent, "the hook has finalized");
+            let write = finalize::remove(
+                &self.resource,
+                &self.controller.finalizer,
+                &self.parent,
+                "the hook has finalized",
+            );
             self.stage = Stage::RemovingFinalizer(work);
             return Step::Write(vec![write]);
         }
@@ -112,6 +117,7 @@ impl SyncMachine {
     fn plan(&self, mine: &[Vec<Arc<Object>>], desired: Vec<answer::Desired>) -> Plan {
         children::Scope {
             controller: &self.controller,
+            resource: &self.resource,
             parent: &self.parent,
             mine,
             candidates: &self.candidates,

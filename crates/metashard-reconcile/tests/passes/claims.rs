@@ -11,7 +11,7 @@ use metashard_reconcile::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Bench, CONFIG, config, parse, rule, spec, told};
+use crate::world::{Bench, CONFIG, config, parse, resource_of, rule, spec, told};
 
 /// Children are selected by `app=web`, the selector of the parent's spec.
 fn selecting() -> Value {
@@ -349,6 +349,7 @@ fn an_api_server_that_does_not_answer_the_read_is_a_failure() {
     let (controller, memory) = (bench.controller, Memory::default());
     let mut machine = SyncMachine::new(SyncInput {
         controller,
+        resource: resource_of(&parent),
         parent,
         candidates,
         memory,

@@ -321,7 +321,7 @@ fn a_deleted_controllers_finalizer_is_taken_from_its_parents_and_no_other() {
         it["metadata"]["finalizers"] = json!([OURS, "x/y"]);
     });
     let parent = bench.world.object(FOO, "p").unwrap();
-    let resource = &bench.controller.parent;
+    let resource = &bench.controller.parents[0].resource;
 
     let write = finalize::let_go(resource, OURS, &parent).unwrap();
     bench.world.carry_out(&write).unwrap();

@@ -6,7 +6,7 @@ use metashard_reconcile::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Bench, CONFIG, config, hook, rule, spec};
+use crate::world::{Bench, CONFIG, config, hook, resource_of, rule, spec};
 
 fn with_hook(version: &str) -> Value {
     let mut spec = spec();
@@ -33,6 +33,7 @@ fn a_request_has_controller_parent_children_related_and_finalizing_in_this_order
     let candidates = bench.world.candidates(&bench.controller, &parent);
     let input = SyncInput {
         controller: bench.controller,
+        resource: resource_of(&parent),
         parent,
         candidates,
         memory: bench.memory,
@@ -160,6 +161,7 @@ fn the_fixed_parts_of_a_request_are_allocated_once() {
         [(); 2].map(|()| {
             let input = SyncInput {
                 controller: std::sync::Arc::clone(&controller),
+                resource: resource_of(&parent),
                 parent: std::sync::Arc::clone(&parent),
                 candidates: vec![],
                 memory: Memory::default(),

@@ -310,6 +310,13 @@ impl World {
     }
 }
 
+/// The resource that an object is of.
+pub(crate) fn resource_of(object: &Object) -> Arc<Resource> {
+    let same =
+        |it: &Arc<Resource>| it.kind == object.kind() && it.api_version() == object.api_version();
+    resources().into_iter().find(same).unwrap()
+}
+
 pub(crate) fn parse(object: &Value) -> Arc<Object> {
     Arc::new(Object::parse(object.to_string()).unwrap())
 }
@@ -409,6 +416,7 @@ impl Bench {
         (self.calls, self.writes, self.reads) = (Vec::new(), Vec::new(), 0);
         let mut machine = SyncMachine::new(SyncInput {
             controller: Arc::clone(&self.controller),
+            resource: resource_of(&parent),
             parent,
             candidates,
             memory: std::mem::take(&mut self.memory),
