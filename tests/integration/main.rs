@@ -12,6 +12,7 @@ mod controllers;
 mod crds;
 mod fault;
 mod finalize;
+mod first_start;
 mod instances;
 mod parents;
 mod python;

@@ -84,15 +84,11 @@ async fn start() -> anyhow::Result<Shared> {
     Ok(Shared { cluster, replica })
 }
 
-/// Installs the CRDs as they are shipped, and those of the test kit. That of ShardMaps is left to the first replica, which
-/// then need not wait for workers that a lost map could have had.
+/// Installs the CRDs as they are shipped, and those of the test kit.
 pub(crate) async fn install_crds(cluster: &Cluster) -> anyhow::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds");
     for file in fs::read_dir(&folder).context("read deploy/crds")? {
         let path = file?.path();
-        if path.ends_with("shardmaps.yaml") {
-            continue;
-        }
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         cluster.apply_yaml(&text).await?;
     }

@@ -57,30 +57,29 @@ pub(crate) async fn cluster(clients: &Clients, system: &str, leader: &str) -> an
         return Err(Missing(absent).into());
     }
     rights(clients, system, leader).await?;
-    for namespace in [system, leader] {
-        ensure_namespace(clients, namespace)
-            .await
-            .with_context(|| {
-                format!(
-                    "create namespace {namespace}; make it with `kubectl create namespace {namespace}`"
-                )
-            })?;
+    let is_new = namespace(clients, system).await?;
+    if leader != system {
+        namespace(clients, leader).await?;
     }
     let shard_maps = crd::shard_maps();
     let installed = install(clients, &shard_maps)
         .await
         .context("install the CRD of ShardMaps")?;
-    match installed {
-        Installed::Already => Ok(()),
-        Installed::Created => {
-            empty_map(clients, system).await;
-            Ok(())
-        }
-        Installed::NotAllowed => {
-            let name = shard_maps.metadata.name.unwrap_or_default();
-            Err(Missing(vec![name]).into())
-        }
+    if installed == Installed::NotAllowed {
+        let name = shard_maps.metadata.name.unwrap_or_default();
+        return Err(Missing(vec![name]).into());
     }
+    if is_new || installed == Installed::Created {
+        empty_map(clients, system).await;
+    }
+    Ok(())
+}
+
+/// Makes a namespace unless it is there; true if it was made.
+async fn namespace(clients: &Clients, name: &str) -> anyhow::Result<bool> {
+    ensure_namespace(clients, name).await.with_context(|| {
+        format!("create namespace {name}; make it with `kubectl create namespace {name}`")
+    })
 }
 
 /// Says in one line which rights are missing without which a replica can do nothing. Rights to parents, children and events

@@ -18,20 +18,20 @@ use crate::{
 /// Content of a Secret: keys and bytes.
 pub type SecretData = BTreeMap<String, Vec<u8>>;
 
-/// Creates the namespace `name` if there is none.
+/// Creates the namespace `name` if there is none. True: it was created, so nothing can ever have been in it.
 ///
 /// # Errors
 ///
 /// When there is none and it cannot be created. Where only the right to read it is missing, it is taken to be there.
-pub async fn ensure_namespace(clients: &Clients, name: &str) -> Result<(), Error> {
+pub async fn ensure_namespace(clients: &Clients, name: &str) -> Result<bool, Error> {
     let identity = Identity::process();
     let found = clients
         .general()
         .call(Call::get(&identity, format!("/api/v1/namespaces/{name}")))
         .await;
     match found {
-        Ok(_) => return Ok(()),
-        Err(error) if error.is_forbidden() => return Ok(()),
+        Ok(_) => return Ok(false),
+        Err(error) if error.is_forbidden() => return Ok(false),
         Err(error) if !error.is_not_found() => return Err(error),
         Err(_) => {}
     }
@@ -42,8 +42,9 @@ pub async fn ensure_namespace(clients: &Clients, name: &str) -> Result<(), Error
         .call(call.body(Bytes::from(body.to_string())))
         .await
     {
-        Err(error) if !error.is_conflict() => Err(error),
-        _ => Ok(()),
+        Ok(_) => Ok(true),
+        Err(error) if error.is_conflict() => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

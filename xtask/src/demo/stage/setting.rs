@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use anyhow::Context;
 use kube::{Client, config::Kubeconfig};
-use metashard_api::{names::SYSTEM_NAMESPACE, shard_map};
+use metashard_api::names::SYSTEM_NAMESPACE;
 use metashard_testkit::{
     Cluster,
     apply::{apply, apply_yaml},
@@ -93,25 +93,17 @@ async fn put_kinds(client: &Client, system_namespace: &str) -> anyhow::Result<()
     for example in Example::ALL {
         apply_yaml(client, &example.manifest("crd.yaml")?).await?;
     }
-    let namespaces = TENANTS.iter().map(|it| tenants::namespace(it));
-    for name in namespaces.chain([system_namespace.to_owned()]) {
+    for name in TENANTS.iter().map(|it| tenants::namespace(it)) {
         apply(
             client,
             &json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
         )
         .await?;
     }
-    // As an installation's manifests do: with an empty map the first leader need not wait for signs of an old one.
-    apply(
-        client,
-        &json!({
-            "apiVersion": "metashard.io/v1beta1",
-            "kind": "ShardMap",
-            "metadata": { "name": shard_map::NAME, "namespace": system_namespace },
-            "spec": {},
-        }),
-    )
-    .await?;
+    let path = repository::root().join("deploy").join("system.yaml");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    // With the empty map the first leader need not wait for signs of an old one.
+    apply_yaml(client, &text.replace(SYSTEM_NAMESPACE, system_namespace)).await?;
     Ok(())
 }
 
