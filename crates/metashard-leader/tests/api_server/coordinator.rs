@@ -241,7 +241,8 @@ async fn leader_lease_taken_by_hand_is_left_alone_until_its_claim_has_ended() ->
             bail!("no Lease");
         };
         record.holder = foreign.clone();
-        record.duration = Duration::from_secs(4);
+        // Long enough that a busy machine sees the leader step down well within it.
+        record.duration = Duration::from_secs(10);
         let written = fixture.leases.put(LEADER, &record).await;
         ensure!(matches!(written, Written::Accepted(_)), "{written:?}");
         Ok(())
