@@ -1,10 +1,10 @@
-//! Files that are made from code: the CRDs below `deploy/crds`.
+//! Files that are made from others: the CRDs below `deploy/crds`, and the page on compatibility.
 
 use std::{fs, io::ErrorKind, path::PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::{repository, talk};
+use crate::{compatibility, repository, talk};
 
 /// Writes the generated files; with `check` only compares them.
 ///
@@ -41,17 +41,15 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
 /// Each generated file with its content.
 fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
     let folder = repository::root().join("deploy/crds");
-    metashard_api::crd::all()
-        .into_iter()
-        .map(|crd| {
-            let name = format!("{}.yaml", crd.spec.names.plural);
-            let yaml = serde_saphyr::to_string(&crd).with_context(|| format!("write {name}"))?;
-            Ok((
-                folder.join(name),
-                format!("# Written by `cargo xtask generate`.\n{yaml}"),
-            ))
-        })
-        .collect()
+    let crds = metashard_api::crd::all().into_iter().map(|crd| {
+        let name = format!("{}.yaml", crd.spec.names.plural);
+        let yaml = serde_saphyr::to_string(&crd).with_context(|| format!("write {name}"))?;
+        Ok((
+            folder.join(name),
+            format!("# Written by `cargo xtask generate`.\n{yaml}"),
+        ))
+    });
+    crds.chain(compatibility::page().transpose()).collect()
 }
 
 fn is_current(path: &PathBuf, text: &str) -> anyhow::Result<bool> {

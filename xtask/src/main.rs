@@ -1,5 +1,6 @@
 //! Repository chores, in Rust: the menu.
 
+mod compatibility;
 mod demo;
 mod gate;
 mod generate;
