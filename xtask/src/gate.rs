@@ -9,7 +9,7 @@ use anyhow::ensure;
 use tokio::time::Instant;
 
 use crate::{
-    generate, kubernetes,
+    bench, generate, kubernetes,
     repository::{self, cargo},
     supply_chain,
     talk::{Tone, length, say, toned},
@@ -54,6 +54,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "programs",
         run: repository::build_programs,
+    },
+    Step {
+        name: "instruction budgets",
+        run: || bench::run(&bench::Options::default()),
     },
     Step {
         name: "examples in the documentation",

@@ -1,5 +1,6 @@
 //! Repository chores, in Rust: the menu.
 
+mod bench;
 mod compatibility;
 mod demo;
 mod gate;
@@ -9,6 +10,7 @@ mod repository;
 mod supply_chain;
 mod talk;
 mod tidy;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Count what the benches cost, in instructions, and compare with their budgets.
+    Bench(bench::Options),
     /// Check the house rules: layers, pure crates, files.
     Tidy,
     /// Build etcd, kube-apiserver and kube-controller-manager for the tests, unless they are there.
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Task::Gate => return gate::run(),
         Task::Demo(options) => demo::run(&options),
         Task::Generate { check } => generate::run(check),
+        Task::Bench(options) => bench::run(&options),
         Task::Tidy => tidy::run(),
         Task::Kubernetes(options) => kubernetes::run(&options),
     };

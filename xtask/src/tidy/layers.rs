@@ -22,6 +22,7 @@ const LAYERS: &[(&str, u8)] = &[
 
 /// Members that never go into a binary of ours. No crate with a layer may depend on one, except for its tests.
 const OUTSIDE: &[&str] = &[
+    "metashard-benches",
     "metashard-testkit",
     "metashard-examples",
     "metashard-tests",
