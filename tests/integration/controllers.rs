@@ -221,40 +221,6 @@ async fn is_refused(stage: &Stage, controller: &Value, field: &str) -> anyhow::R
 }
 
 #[tokio::test]
-async fn a_decorator_controller_is_refused() -> anyhow::Result<()> {
-    let stage = Stage::new("decorator").await?;
-    let resource = json!({ "apiVersion": THING.api_version, "resource": THING.plural });
-    let decorator = json!({
-        "metadata": { "name": stage.namespace },
-        "spec": {
-            "resources": [resource],
-            "hooks": { "sync": { "webhook": { "url": stage.hook.url("/sync") } } },
-        },
-    });
-
-    let decorator = stage.objects(DECORATOR).create(decorator).await?;
-    stage.parent(THING, "p", json!({})).await?;
-
-    stage
-        .event(
-            &decorator,
-            "CreateError",
-            "DecoratorControllers are not served yet",
-        )
-        .await?;
-    let is_refused = |it: &Value| {
-        condition_of(it, "Accepted")
-            .is_some_and(|it| it["status"] == "False" && it["reason"] == "NotSupported")
-    };
-    stage
-        .objects(DECORATOR)
-        .becomes(&stage.namespace, "to be refused", is_refused)
-        .await?;
-    assert_eq!(stage.hook.count(), 0);
-    Ok(())
-}
-
-#[tokio::test]
 async fn a_refused_controller_starts_once_its_spec_is_mended() -> anyhow::Result<()> {
     let stage = Stage::new("mended").await?;
     stage

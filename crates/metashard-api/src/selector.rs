@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde_json::Value;
 
-use crate::names;
+use crate::{names, v1alpha1::decorator::AnnotationSelector};
 
 mod text;
 
@@ -68,6 +68,9 @@ struct Requirement {
     test: Test,
 }
 
+/// What is wrong with a value, if something is.
+type Check = fn(&str) -> Result<(), &'static str>;
+
 /// Values are sorted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Test {
@@ -108,8 +111,28 @@ impl Selector {
         pairs: impl Iterator<Item = (&'a String, &'a String)>,
         expressions: impl Iterator<Item = &'a LabelSelectorRequirement>,
     ) -> Result<Self, Error> {
-        let pairs = pairs.map(|(key, value)| Requirement::new(key, Test::Equals(value.clone())));
-        let expressions = expressions.map(Requirement::from_expression);
+        Self::checked(pairs, expressions, check_value)
+    }
+
+    /// Compiles a selector over annotations; an empty one matches everything. Their values may be any text, unlike those of
+    /// labels, so that it must not become a query: see [`Self::to_query`].
+    ///
+    /// # Errors
+    ///
+    /// Where a key or operator is not allowed.
+    pub fn of_annotations(selector: &AnnotationSelector) -> Result<Self, Error> {
+        let expressions = selector.match_expressions.iter();
+        Self::checked(selector.match_annotations.iter(), expressions, |_| Ok(()))
+    }
+
+    fn checked<'a>(
+        pairs: impl Iterator<Item = (&'a String, &'a String)>,
+        expressions: impl Iterator<Item = &'a LabelSelectorRequirement>,
+        check: Check,
+    ) -> Result<Self, Error> {
+        let pairs =
+            pairs.map(|(key, value)| Requirement::checked(key, Test::Equals(value.clone()), check));
+        let expressions = expressions.map(|it| Requirement::from_expression(it, check));
         let mut requirements = pairs.chain(expressions).collect::<Result<Vec<_>, _>>()?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(Self { requirements })
@@ -202,6 +225,10 @@ impl FromStr for Selector {
 
 impl Requirement {
     fn new(key: &str, test: Test) -> Result<Self, Error> {
+        Self::checked(key, test, check_value)
+    }
+
+    fn checked(key: &str, test: Test, check: Check) -> Result<Self, Error> {
         check_key(key).map_err(|problem| Error::Key {
             key: key.to_owned(),
             problem,
@@ -212,7 +239,7 @@ impl Requirement {
             Test::Exists | Test::DoesNotExist | Test::GreaterThan(_) | Test::LessThan(_) => &[],
         };
         for value in values {
-            check_value(value).map_err(|problem| Error::Value {
+            check(value).map_err(|problem| Error::Value {
                 key: key.to_owned(),
                 value: value.clone(),
                 problem,
@@ -224,7 +251,7 @@ impl Requirement {
         })
     }
 
-    fn from_expression(expression: &LabelSelectorRequirement) -> Result<Self, Error> {
+    fn from_expression(expression: &LabelSelectorRequirement, check: Check) -> Result<Self, Error> {
         let key = expression.key.as_str();
         let values = expression.values.clone().unwrap_or_default();
         let test = match expression.operator.as_str() {
@@ -234,7 +261,7 @@ impl Requirement {
             "DoesNotExist" => no_values(key, &values, Test::DoesNotExist)?,
             other => return Err(Error::Operator(other.to_owned())),
         };
-        Self::new(key, test)
+        Self::checked(key, test, check)
     }
 }
 

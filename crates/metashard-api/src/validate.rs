@@ -8,10 +8,14 @@ use crate::{
     v1alpha1::{
         Adoption, DeletionPolicy, ServiceAccountRef, Sharding, UpdateMethod,
         composite::{ChildResource, CompositeController, CompositeHooks},
+        webhook::Hook,
     },
 };
 
+mod decorator;
 mod webhook;
+
+pub use decorator::decorator;
 
 /// Something that is wrong in an object, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,34 +134,15 @@ pub fn composite(controller: &CompositeController) -> Vec<Finding> {
 
 fn hooks(hooks: Option<&CompositeHooks>, findings: &mut Vec<Finding>) {
     let Some(hooks) = hooks else {
-        findings.push(Finding::invalid(
-            "spec.hooks",
-            "no hooks defined",
-            "give at least spec.hooks.sync with a webhook",
-        ));
+        findings.push(no_hooks());
         return;
     };
-    if hooks
-        .sync
-        .as_ref()
-        .is_none_or(|hook| hook.webhook.is_none())
-    {
-        findings.push(Finding::invalid(
-            "spec.hooks.sync",
-            "no sync hook defined",
-            "give spec.hooks.sync.webhook a url, or a service and path",
-        ));
-    }
     let called = [
-        ("spec.hooks.sync", &hooks.sync),
-        ("spec.hooks.finalize", &hooks.finalize),
-        ("spec.hooks.customize", &hooks.customize),
+        ("spec.hooks.sync", hooks.sync.as_ref()),
+        ("spec.hooks.finalize", hooks.finalize.as_ref()),
+        ("spec.hooks.customize", hooks.customize.as_ref()),
     ];
-    for (field, hook) in called {
-        if let Some(hook) = hook {
-            webhook::check(field, hook, findings);
-        }
-    }
+    called_hooks(called, findings);
     let never_called = [
         ("spec.hooks.preUpdateChild", &hooks.pre_update_child),
         ("spec.hooks.postUpdateChild", &hooks.post_update_child),
@@ -169,6 +154,31 @@ fn hooks(hooks: Option<&CompositeHooks>, findings: &mut Vec<Finding>) {
                 "this hook is never called",
                 "remove it",
             ));
+        }
+    }
+}
+
+fn no_hooks() -> Finding {
+    Finding::invalid(
+        "spec.hooks",
+        "no hooks defined",
+        "give at least spec.hooks.sync with a webhook",
+    )
+}
+
+/// The hooks that are called, the sync hook first.
+fn called_hooks(hooks: [(&str, Option<&Hook>); 3], findings: &mut Vec<Finding>) {
+    let [(_, sync), ..] = hooks;
+    if sync.is_none_or(|hook| hook.webhook.is_none()) {
+        findings.push(Finding::invalid(
+            "spec.hooks.sync",
+            "no sync hook defined",
+            "give spec.hooks.sync.webhook a url, or a service and path",
+        ));
+    }
+    for (field, hook) in hooks {
+        if let Some(hook) = hook {
+            webhook::check(field, hook, findings);
         }
     }
 }
@@ -185,7 +195,12 @@ fn child_resources(children: &[ChildResource], findings: &mut Vec<Finding>) {
                 "keep one entry for each resource",
             ));
         }
-        child_words(&field, child, findings);
+        child_words(
+            &field,
+            child.update_method(),
+            (child.adoption, child.deletion_policy),
+            findings,
+        );
         let has_checks = child
             .update_strategy
             .as_ref()
@@ -201,22 +216,27 @@ fn child_resources(children: &[ChildResource], findings: &mut Vec<Finding>) {
 }
 
 /// Words from a fixed list, which old CRDs let through unchecked.
-fn child_words(field: &str, child: &ChildResource, findings: &mut Vec<Finding>) {
-    if child.update_method() == UpdateMethod::Unknown {
+fn child_words(
+    field: &str,
+    method: UpdateMethod,
+    (adoption, deletion): (Option<Adoption>, Option<DeletionPolicy>),
+    findings: &mut Vec<Finding>,
+) {
+    if method == UpdateMethod::Unknown {
         findings.push(Finding::invalid(
             format!("{field}.updateStrategy.method"),
             "not a method",
             "use OnDelete, Recreate, InPlace, RollingRecreate or RollingInPlace",
         ));
     }
-    if child.adoption == Some(Adoption::Unknown) {
+    if adoption == Some(Adoption::Unknown) {
         findings.push(Finding::invalid(
             format!("{field}.adoption"),
             "not a way of adoption",
             "use Never, IfOwnerless or Force",
         ));
     }
-    if child.deletion_policy == Some(DeletionPolicy::Unknown) {
+    if deletion == Some(DeletionPolicy::Unknown) {
         findings.push(Finding::invalid(
             format!("{field}.deletionPolicy"),
             "not a deletion policy",

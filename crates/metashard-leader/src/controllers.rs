@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 /// The controllers of the cluster, counted by shard.
 #[derive(Debug)]
 pub(crate) struct Controllers {
-    view: View,
+    views: [View; 2],
     changed: Arc<Changed>,
 }
 
@@ -38,13 +38,13 @@ impl Subscriber for Changed {
 impl Controllers {
     /// Follows the controllers that `selector` selects (empty: all).
     pub(crate) fn open(informers: &Informers, selector: &str) -> Self {
-        let resource = Resource::of_controllers(ControllerKind::Composite);
-        let key = ViewKey::new(Identity::process(), Arc::new(resource)).selecting(selector);
         let changed = Arc::new(Changed::default());
-        Self {
-            view: informers.open(key, Some(Arc::clone(&changed) as _)),
-            changed,
-        }
+        let views = [ControllerKind::Composite, ControllerKind::Decorator].map(|kind| {
+            let resource = Arc::new(Resource::of_controllers(kind));
+            let key = ViewKey::new(Identity::process(), resource).selecting(selector);
+            informers.open(key, Some(Arc::clone(&changed) as _))
+        });
+        Self { views, changed }
     }
 
     /// Returns when there are others than before. Dropping the future loses nothing.
@@ -55,7 +55,7 @@ impl Controllers {
     /// The number of controllers in each shard that holds some.
     pub(crate) fn count(&self, shard_count: u16) -> BTreeMap<ShardId, u32> {
         let mut counts = BTreeMap::new();
-        for controller in self.view.list() {
+        for controller in self.views.iter().flat_map(View::list) {
             let uid = ControllerUid::new(controller.uid());
             *counts
                 .entry(shard_of(&uid, Slice::default(), shard_count))

@@ -6,7 +6,8 @@ use std::{
 };
 
 use metashard_api::{
-    names::{LABEL_CONTROLLER_UID, event},
+    id::ControllerKind,
+    names::{ANNOTATION_DECORATOR, LABEL_CONTROLLER_UID, event},
     selector::Selector,
 };
 use serde_json::{Map, Value};
@@ -60,7 +61,7 @@ impl Scope<'_> {
         let mut wanted = Wanted::default();
         let mut seen = BTreeMap::new();
         for (index, child) in children.into_iter().enumerate() {
-            let at = At::new(index, &child);
+            let at = At::new(self.controller.answer_list(), index, &child);
             let Some(desired) = self.child(&at, child)? else {
                 wanted.unserved.push(at.object);
                 continue;
@@ -73,7 +74,8 @@ impl Scope<'_> {
             match seen.entry(key) {
                 Entry::Vacant(free) => drop(free.insert(index)),
                 Entry::Occupied(first) => {
-                    let problem = format!("children[{}] is the same object", first.get());
+                    let list = self.controller.answer_list();
+                    let problem = format!("{list}[{}] is the same object", first.get());
                     return Err(at.refuse("metadata.name", &problem, "return each child once"));
                 }
             }
@@ -104,6 +106,7 @@ impl Scope<'_> {
         texts(at, metadata, "annotations")?;
         texts(at, metadata, "labels")?;
         self.labels(at, metadata)?;
+        self.mark(metadata);
         let mut object = Value::Object(object);
         lastapplied::strip(&mut object);
         let mut hash = Xxh3::new();
@@ -148,8 +151,9 @@ impl Scope<'_> {
             Some(rule) => {
                 let declared = rules.get(rule).map(|it| it.resource.api_version());
                 let fix = format!(
-                    "use {}, as spec.childResources does",
-                    declared.unwrap_or_default()
+                    "use {}, as spec.{} does",
+                    declared.unwrap_or_default(),
+                    self.controller.child_list()
                 );
                 Err(at.refuse(
                     "apiVersion",
@@ -167,11 +171,9 @@ impl Scope<'_> {
             }
             None => {
                 let problem = format!("{kind} in {api_version} is not declared");
-                Err(at.refuse(
-                    "kind",
-                    &problem,
-                    "list it in spec.childResources of the controller",
-                ))
+                let list = self.controller.child_list();
+                let fix = format!("list it in spec.{list} of the controller");
+                Err(at.refuse("kind", &problem, &fix))
             }
         }
     }
@@ -236,6 +238,20 @@ impl Scope<'_> {
             (true, None) => {
                 Err(at.refuse(field, "it cannot be a namespace", "use a-z, 0-9 and '-'"))
             }
+        }
+    }
+
+    /// Marks an attachment with the name of its decorator.
+    fn mark(&self, metadata: &mut Map<String, Value>) {
+        if self.controller.kind != ControllerKind::Decorator {
+            return;
+        }
+        let annotations = metadata
+            .entry("annotations")
+            .or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(annotations) = annotations {
+            let name = self.controller.name.as_str();
+            annotations.insert(ANNOTATION_DECORATOR.to_owned(), name.into());
         }
     }
 
@@ -311,7 +327,7 @@ struct At {
 }
 
 impl At {
-    fn new(index: usize, child: &Value) -> Self {
+    fn new(list: &str, index: usize, child: &Value) -> Self {
         let text = |pointer: &str| {
             child
                 .pointer(pointer)
@@ -324,7 +340,7 @@ impl At {
         };
         let object = format!("{} {namespace}{}", text("/kind"), text("/metadata/name"));
         Self {
-            path: format!("children[{index}]"),
+            path: format!("{list}[{index}]"),
             object,
         }
     }

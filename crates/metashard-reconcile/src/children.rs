@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use metashard_api::resource::Resource;
+use metashard_api::{id::ControllerKind, resource::Resource};
 use serde_json::Value;
 
 use crate::{
     answer::Desired,
     apply,
-    claim::owner,
+    claim::{is_made_for, owner},
     controller::{ChildRule, Controller, UpdateStrategy},
     diff,
     memory::{Known, Memory, hash_name, hash_version},
@@ -146,7 +146,7 @@ impl Scope<'_> {
             why: "it is desired and not there".into(),
         };
         if let Some(other) = self.bystander(&desired) {
-            plan.taken.push(taken(&write, Some(other)));
+            plan.taken.push(taken(self.controller, &write, Some(other)));
             return;
         }
         match apply::create(&desired.object) {
@@ -181,9 +181,7 @@ impl Scope<'_> {
                 object.name() == desired.name
                     && object.namespace() == desired.namespace.as_deref()
                     && !self.is_going(object)
-                    && object
-                        .controller_owner()
-                        .is_none_or(|owner| owner.uid != self.parent.uid())
+                    && !is_made_for(self.controller, self.parent, object)
             })
     }
 
@@ -303,7 +301,12 @@ pub(crate) fn learn(desired: &Desired, stored: &Object) -> Known {
 }
 
 /// Why a desired child cannot be created: its name is taken.
-pub(crate) fn taken(write: &Write, other: Option<&Object>) -> String {
+pub(crate) fn taken(controller: &Controller, write: &Write, other: Option<&Object>) -> String {
+    if controller.kind == ControllerKind::Decorator {
+        return format!(
+            "{write}: an object of this name exists, and it is no attachment of this controller; rename the attachment, or delete that object"
+        );
+    }
     let why = match other.map(Object::controller_owner) {
         Some(None) => {
             "an object of this name exists, and its labels don't match the parent's selector"

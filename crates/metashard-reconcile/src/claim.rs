@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use metashard_api::{names::LABEL_CONTROLLER_UID, resource::Resource, selector::Selector};
+use metashard_api::{
+    id::ControllerKind, names::LABEL_CONTROLLER_UID, resource::Resource, selector::Selector,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -35,12 +37,15 @@ impl Change {
     }
 }
 
-/// The selector of a parent's children.
+/// The selector of a parent's children. That of attachments says nothing: only the decorator's own objects are its.
 ///
 /// # Errors
 /// In Metacontroller's words, when the parent has none that selects by something: then nothing of it is touched.
 pub(crate) fn selector(controller: &Controller, parent: &Object) -> Result<Selector, String> {
     use metashard_api::selector::Error;
+    if controller.kind == ControllerKind::Decorator {
+        return Ok(Selector::everything());
+    }
     if controller.generate_selector {
         return Selector::generated(parent.uid())
             .map_err(|error| format!("can't convert label selector: {error}"));
@@ -101,6 +106,13 @@ pub(crate) fn claim(
         {
             continue;
         }
+        if controller.kind == ControllerKind::Decorator {
+            // Nothing else becomes an attachment, and none is released.
+            if is_made_for(controller, parent, object) {
+                claims.mine.push(Arc::clone(object));
+            }
+            continue;
+        }
         let matches = selector.matches(|key| object.label(key));
         let purpose = match object.controller_owner() {
             Some(owner) if owner.uid != parent.uid() => None,
@@ -132,6 +144,14 @@ pub(crate) fn claim(
         }
     }
     claims
+}
+
+/// Whether an object is controlled by a parent, and by this controller if that is a decorator.
+pub(crate) fn is_made_for(controller: &Controller, parent: &Object, object: &Object) -> bool {
+    let is_controlled = object
+        .controller_owner()
+        .is_some_and(|owner| owner.uid == parent.uid());
+    is_controlled && controller.can_be_child(object)
 }
 
 fn write(

@@ -1,6 +1,8 @@
 //! One controller, compiled for reconciling: what its spec says, resolved once.
 
 mod compile;
+mod parents;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -10,10 +12,10 @@ use bytes::Bytes;
 use metashard_api::{
     hook::{Mode, Version},
     id::{ControllerKind, ControllerUid},
-    names::reason,
+    names::{ANNOTATION_DECORATOR, reason},
     resource::Resource,
     selector::Selector,
-    v1alpha1::{composite::CompositeController, webhook::Webhook},
+    v1alpha1::{composite::CompositeController, decorator::DecoratorController, webhook::Webhook},
     validate::Finding,
 };
 
@@ -50,7 +52,7 @@ pub struct Controller {
     pub resync_period: Option<Duration>,
     /// Whether the controller rests. Nothing here looks at it: the worker does not start it.
     pub paused: bool,
-    /// Kinds of children that the API server does not serve. The others are handled; compile anew when discovery changes.
+    /// Kinds of children, and of a decorator's targets, that the API server does not serve. The others are handled; compile anew when discovery changes.
     pub missing: Vec<Finding>,
     /// Fields without effect.
     pub notes: Vec<Finding>,
@@ -158,7 +160,7 @@ fn findings(all: &[Finding]) -> String {
 }
 
 impl Controller {
-    /// Compiles a controller. `raw` is the JSON that `object` was read from; `lookup` finds the resource of an
+    /// Compiles a CompositeController. `raw` is the JSON that `object` was read from; `lookup` finds the resource of an
     /// apiVersion and plural in discovery.
     ///
     /// # Errors
@@ -168,7 +170,42 @@ impl Controller {
         raw: &Bytes,
         lookup: &dyn Fn(&str, &str) -> Option<Arc<Resource>>,
     ) -> Result<Self, Error> {
-        compile::compile(object, raw, lookup)
+        compile::composite(object, raw, lookup)
+    }
+
+    /// Compiles a DecoratorController, as [`Self::compile`] does a CompositeController.
+    ///
+    /// # Errors
+    /// When it cannot be run. A kind of targets or attachments that is not served is no error as long as one kind of targets
+    /// is: see [`Controller::missing`].
+    pub fn compile_decorator(
+        object: &DecoratorController,
+        raw: &Bytes,
+        lookup: &dyn Fn(&str, &str) -> Option<Arc<Resource>>,
+    ) -> Result<Self, Error> {
+        compile::decorator(object, raw, lookup)
+    }
+
+    /// The path of the list of children's kinds in its spec.
+    pub(crate) fn child_list(&self) -> &'static str {
+        child_list(self.kind)
+    }
+
+    /// The field of its hooks' answers that holds the children.
+    pub(crate) fn answer_list(&self) -> &'static str {
+        match self.kind {
+            ControllerKind::Composite => "children",
+            ControllerKind::Decorator => "attachments",
+        }
+    }
+
+    /// Whether an object that its parent controls can be a child: an attachment carries the name of its decorator, so that
+    /// several can decorate one target.
+    pub fn can_be_child(&self, object: &Object) -> bool {
+        self.kind == ControllerKind::Composite
+            || object
+                .annotation(ANNOTATION_DECORATOR)
+                .is_some_and(|name| name == self.name)
     }
 
     /// The hook of a kind, if the controller has it.
@@ -216,14 +253,22 @@ impl Controller {
     }
 
     /// The reference of a child to its controlling parent, and the index of the rule of that parent's kind in any version;
-    /// `None` if no rule is.
+    /// `None` if it can be no child of this controller.
     pub fn parent_of<'a>(&self, child: &'a Object) -> Option<(usize, OwnerReference<'a>)> {
         let owner = child.controller_owner()?;
         let group = group(owner.api_version);
         let is_of =
             |rule: &ParentRule| rule.resource.kind == owner.kind && rule.resource.group == group;
         let rule = self.parents.iter().position(is_of)?;
-        Some((rule, owner))
+        self.can_be_child(child).then_some((rule, owner))
+    }
+}
+
+/// The field of a spec that lists the kinds of children.
+fn child_list(kind: ControllerKind) -> &'static str {
+    match kind {
+        ControllerKind::Composite => "childResources",
+        ControllerKind::Decorator => "attachments",
     }
 }
 

@@ -61,7 +61,7 @@ fn patch(
     purpose: Purpose,
     why: &str,
 ) -> Write {
-    let mut finalizers: Vec<_> = parent.finalizers().filter(|name| *name != ours).collect();
+    let mut finalizers: Vec<_> = others(parent, ours).collect();
     if purpose == Purpose::AddFinalizer {
         finalizers.push(ours);
     }
@@ -76,6 +76,11 @@ fn patch(
         purpose,
         why: why.into(),
     }
+}
+
+/// All finalizers but ours.
+pub(crate) fn others<'a>(parent: &'a Object, ours: &str) -> impl Iterator<Item = &'a str> {
+    parent.finalizers().filter(move |name| *name != ours)
 }
 
 /// Which hook a parent's sync calls, if any.

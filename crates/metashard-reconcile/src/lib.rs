@@ -13,6 +13,7 @@ pub mod write;
 mod answer;
 mod children;
 mod claim;
+mod decorate;
 pub mod finalize;
 mod outcome;
 mod request;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metashard_api::{
     hook::{Version, inner_key},
+    id::ControllerKind,
     v1alpha1::API_VERSION,
 };
 use serde::Deserialize;
@@ -34,23 +35,35 @@ struct Parts<'a> {
 
 impl Frame {
     /// `outer`: the outer key of each child rule, in the rules' order.
-    pub(crate) fn new(controller: &[u8], outer: &[String]) -> Result<Self, serde_json::Error> {
+    pub(crate) fn new(
+        kind: ControllerKind,
+        controller: &[u8],
+        outer: &[String],
+    ) -> Result<Self, serde_json::Error> {
+        let (parent, children) = match kind {
+            ControllerKind::Composite => ("parent", "children"),
+            ControllerKind::Decorator => ("object", "attachments"),
+        };
         let Parts { metadata, spec } = serde_json::from_slice(controller)?;
         let head = format!(
-            r#"{{"controller":{{"apiVersion":"{API_VERSION}","kind":"CompositeController","metadata":{metadata},"spec":{spec},"status":{{}}}},"parent":"#
+            r#"{{"controller":{{"apiVersion":"{API_VERSION}","kind":"{kind}","metadata":{metadata},"spec":{spec},"status":{{}}}},"{parent}":"#
         );
         let mut order: Vec<_> = outer.iter().enumerate().collect();
         order.sort_by_key(|(_, key)| *key);
         let mut groups = Vec::with_capacity(order.len());
         for (place, (rule, key)) in order.into_iter().enumerate() {
             let key = serde_json::to_string(key)?;
-            let opening = if place == 0 { r#","children":{"# } else { "}," };
-            groups.push((rule, Bytes::from(format!("{opening}{key}:{{"))));
+            let opening = if place == 0 {
+                format!(r#","{children}":{{{key}:{{"#)
+            } else {
+                format!("}},{key}:{{")
+            };
+            groups.push((rule, Bytes::from(opening)));
         }
         let closing = if groups.is_empty() {
-            r#","children":{}"#
+            format!(r#","{children}":{{}}"#)
         } else {
-            "}}"
+            "}}".to_owned()
         };
         let tails = [false, true].map(|finalizing| {
             Bytes::from(format!(

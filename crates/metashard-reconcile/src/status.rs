@@ -30,7 +30,8 @@ pub(crate) fn plan(
 ) -> Option<Write> {
     let observed = observed(parent);
     let found = diff::differences(&observed, wanted);
-    if found.is_empty()
+    let is_there = parent.status().is_some();
+    if (found.is_empty() && is_there)
         || last
             == Some(StatusWrite {
                 wanted: hash(wanted),

@@ -15,6 +15,7 @@
 //! ```
 
 mod carry;
+mod decorate;
 mod machine;
 mod report;
 mod work;
@@ -31,6 +32,7 @@ use crate::{
     children::Plan,
     claim::Claims,
     controller::Controller,
+    decorate::Decoration,
     memory::Memory,
     object::Object,
     write::{Write, WriteError, WriteResult},
@@ -182,6 +184,8 @@ enum Stage {
     Deleting(Box<Work>),
     Applying(Box<Work>),
     WritingStatus(Box<Work>),
+    /// What a decorator wants of its target; the status is in it if that has no subresource.
+    WritingTarget(Box<Work>),
     Over,
 }
 
@@ -199,5 +203,8 @@ struct Called {
 #[derive(Debug)]
 struct Work {
     plan: Plan,
-    status: Value,
+    /// The status to be; `None`: it stays.
+    status: Option<Value>,
+    /// What a decorator wants of its target itself.
+    decoration: Option<Decoration>,
 }

@@ -98,6 +98,8 @@ pub enum Purpose {
     DeleteChild,
     /// Writes the parent's status.
     UpdateStatus,
+    /// Writes what a decorator wants of its target itself: labels, annotations, the end of its finalizer.
+    Decorate,
 }
 
 impl Purpose {
@@ -114,6 +116,7 @@ impl Purpose {
             Self::RecreateChild => "recreate_child",
             Self::DeleteChild => "delete_child",
             Self::UpdateStatus => "update_status",
+            Self::Decorate => "decorate",
         }
     }
 
@@ -130,6 +133,7 @@ impl Purpose {
             Self::RecreateChild => "delete to recreate",
             Self::DeleteChild => "delete",
             Self::UpdateStatus => "update status of",
+            Self::Decorate => "decorate",
         }
     }
 }

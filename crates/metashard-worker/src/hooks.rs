@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use metashard_api::{
-    id::ControllerKind,
-    v1alpha1::{composite::CompositeController, webhook::Hook},
-};
 use metashard_fleet::worker::Authority;
 use metashard_hook::{Endpoint, Target, url};
-use metashard_reconcile::sync::{HookCall, HookKind, HookResult};
+use metashard_reconcile::{
+    controller::{Controller, Hook},
+    sync::{HookCall, HookKind, HookResult},
+};
 
 use crate::context::Context;
 
@@ -34,16 +33,14 @@ impl Hooks {
     /// # Errors
     ///
     /// If a URL cannot be called; only a change of the controller can help.
-    pub(crate) fn new(
-        controller: &CompositeController,
-        context: &Arc<Context>,
-    ) -> Result<Self, Error> {
-        let hooks = controller.spec.hooks.clone().unwrap_or_default();
-        let name = controller.metadata.name.clone().unwrap_or_default();
-        let endpoint = |kind, hook: Option<Hook>| endpoint(kind, hook, &name, context);
+    pub(crate) fn new(controller: &Controller, context: &Arc<Context>) -> Result<Self, Error> {
+        let endpoint = |kind| match controller.hook(kind) {
+            Some(hook) => endpoint(kind, hook, controller, context).map(Some),
+            None => Ok(None),
+        };
         Ok(Self {
-            sync: endpoint(HookKind::Sync, hooks.sync)?,
-            finalize: endpoint(HookKind::Finalize, hooks.finalize)?,
+            sync: endpoint(HookKind::Sync)?,
+            finalize: endpoint(HookKind::Finalize)?,
             context: Arc::clone(context),
         })
     }
@@ -66,21 +63,19 @@ impl Hooks {
 
 fn endpoint(
     kind: HookKind,
-    hook: Option<Hook>,
-    controller_name: &str,
+    hook: &Hook,
+    controller: &Controller,
     context: &Context,
-) -> Result<Option<Endpoint>, Error> {
-    let Some(webhook) = hook.and_then(|hook| hook.webhook) else {
-        return Ok(None);
-    };
+) -> Result<Endpoint, Error> {
+    let webhook = &hook.webhook;
     let failed = |source| Error { hook: kind, source };
     let target = Target {
         hook: kind,
-        url: url::resolve(&webhook).map_err(failed)?,
-        controller_name: controller_name.to_owned(),
-        controller_kind: ControllerKind::Composite,
-        timeout: url::timeout(&webhook),
+        url: url::resolve(webhook).map_err(failed)?,
+        controller_name: controller.name.clone(),
+        controller_kind: controller.kind,
+        timeout: url::timeout(webhook),
         tls: None,
     };
-    context.invoker.endpoint(target).map(Some).map_err(failed)
+    context.invoker.endpoint(target).map_err(failed)
 }

@@ -8,7 +8,7 @@ mod starting;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use metashard_api::id::{ControllerKind, ControllerUid, ShardId, Slice};
+use metashard_api::id::{ControllerUid, ShardId, Slice};
 use metashard_fleet::{
     message::{Claim, LastWritten, ShardLoad},
     shard::shard_of,
@@ -366,9 +366,4 @@ impl Host {
             }
         }
     }
-}
-
-/// Whether this version runs controllers of this kind.
-fn is_served(kind: ControllerKind) -> bool {
-    kind == ControllerKind::Composite
 }

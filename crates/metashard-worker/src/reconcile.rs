@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use metashard_api::{names::reason, resource::Resource};
+use metashard_api::{id::ControllerKind, names::reason, resource::Resource};
 use metashard_fleet::{
     queue::{Outcome as Again, Popped},
     time::MonoTime,
@@ -121,7 +121,12 @@ fn candidates(instance: &Instance, parent: &Object) -> Vec<Candidates> {
             // Before the objects: they are then at least this new.
             let reached = view.reached_version();
             let mut objects = view.owned_by(parent.uid());
-            objects.extend(view.ownerless(namespace));
+            if instance.controller.kind == ControllerKind::Composite {
+                objects.extend(view.ownerless(namespace));
+            } else {
+                // What others attach is no news.
+                objects.retain(|object| instance.controller.can_be_child(object));
+            }
             Candidates { objects, reached }
         })
         .collect()

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use metashard_api::names;
+use metashard_api::{id::ControllerKind, names};
 use metashard_fleet::queue::FlowId;
 use metashard_kube::informer::{Event, Subscriber, View};
 use metashard_reconcile::{controller::Controller, object::Object};
@@ -16,7 +16,9 @@ use crate::{dispatch::Dispatcher, key::ParentKey};
 /// With a generated selector only the parent that the label names; else those in its namespace, whose own selectors are
 /// looked at by the sync.
 fn possible_parents(child: &Object, controller: &Controller, parents: &[View]) -> Vec<ParentKey> {
-    if child.is_deleting() || child.labels().next().is_none() {
+    // A decorator adopts nothing.
+    let adopts = controller.kind == ControllerKind::Composite;
+    if !adopts || child.is_deleting() || child.labels().next().is_none() {
         return Vec::new();
     }
     let named = child.label(names::LABEL_CONTROLLER_UID);
@@ -94,6 +96,15 @@ impl ChildEvents {
         (owner.uid == parent.uid()).then(|| ParentKey::of(rule, &parent))
     }
 
+    fn changed_hands(&self, old: &Object, new: &Object) -> bool {
+        let can_be_child = |object| self.controller.can_be_child(object);
+        old.controller_owner().is_some_and(|before| {
+            let after = new.controller_owner();
+            after.is_none_or(|after| after.uid != before.uid)
+                || (can_be_child(old) && !can_be_child(new))
+        })
+    }
+
     fn push(&self, child: &Object) {
         if child.controller_owner().is_some() {
             if let Some(key) = self.controlling_parent(child) {
@@ -110,8 +121,8 @@ impl Subscriber for ChildEvents {
     fn on_event(&self, event: Event) {
         match event {
             Event::Applied { old, new } => {
-                // A child that was given away concerns the parent that had it.
-                if let Some(old) = old.filter(|old| changed_hands(old, &new)) {
+                // A child that was given away, or lost its decorator's mark, concerns the parent that had it.
+                if let Some(old) = old.filter(|old| self.changed_hands(old, &new)) {
                     self.push(&old);
                 }
                 self.push(&new);
@@ -124,9 +135,4 @@ impl Subscriber for ChildEvents {
             Event::Synced => {}
         }
     }
-}
-
-fn changed_hands(old: &Object, new: &Object) -> bool {
-    let uid = |object: &Object| object.controller_owner().map(|owner| owner.uid.to_owned());
-    uid(old).is_some() && uid(old) != uid(new)
 }

@@ -20,14 +20,14 @@ fn every_recorded_selector_of_composite_controllers_matches_the_same() {
                 children += 1;
                 check(&case, child_selector(&case));
             }
-            // Selectors of decorators come with decorators.
+            // Those are matched against whole objects: `metashard-reconcile` reads them.
             Some("dc") => decorators += 1,
             other => panic!("{other:?}"),
         }
     }
 
     println!(
-        "selectors.jsonl: {parents} of parents, {children} of children, {decorators} of decorators not read yet"
+        "selectors.jsonl: {parents} of parents, {children} of children, {decorators} of decorators read elsewhere"
     );
     assert_eq!((parents, children, decorators), (91, 34, 43));
 }
@@ -56,6 +56,56 @@ fn check(case: &Value, selector: Result<Selector, Error>) {
             assert_eq!(case["canonical"], selector.to_string(), "{case}");
         }
         Err(error) => assert_eq!(case["matches"], Value::Null, "{error}: {case}"),
+    }
+}
+
+/// Row 49 of what users ask for: an annotation is no label.
+#[test]
+fn annotations_are_selected_by_any_text() {
+    let values = [
+        "https://x.example/?a=b,c",
+        "a b",
+        "",
+        "{\"j\":1}",
+        "\n",
+        "v".repeat(64).leak(),
+        "ÿ",
+    ];
+    for value in values {
+        let selector = json!({
+            "matchAnnotations": { "ex.io/a": value },
+            "matchExpressions": [
+                { "key": "ex.io/a", "operator": "In", "values": ["other", value] },
+                { "key": "ex.io/a", "operator": "NotIn", "values": ["/other/"] },
+                { "key": "ex.io/a", "operator": "Exists" },
+                { "key": "b", "operator": "DoesNotExist" },
+            ],
+        });
+        let selector = serde_json::from_value(selector).unwrap();
+        let selector = Selector::of_annotations(&selector).unwrap();
+
+        assert!(
+            selector.matches(|key| (key == "ex.io/a").then_some(value)),
+            "{value}"
+        );
+        assert!(!selector.matches(|key| (key == "ex.io/a").then_some("/other/")));
+        assert!(!selector.matches(|_| None::<&str>));
+        assert!(!selector.matches(|_| Some(value)), "b is there");
+    }
+}
+
+#[test]
+fn keys_and_operators_of_annotations_are_checked() {
+    let faults = [
+        json!({ "matchAnnotations": { "bad key": "x" } }),
+        json!({ "matchExpressions": [{ "key": "a", "operator": "Matches", "values": ["x"] }] }),
+        json!({ "matchExpressions": [{ "key": "a", "operator": "In", "values": [] }] }),
+        json!({ "matchExpressions": [{ "key": "a", "operator": "Exists", "values": ["x"] }] }),
+    ];
+    for fault in faults {
+        let selector = serde_json::from_value(fault.clone()).unwrap();
+
+        assert!(Selector::of_annotations(&selector).is_err(), "{fault}");
     }
 }
 

@@ -83,7 +83,7 @@ pub struct TargetResource {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnotationSelector {
-    /// Annotations that must be there with these values, which must be valid as values of labels.
+    /// Annotations that must be there with these values, which may be any text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_annotations: BTreeMap<String, String>,
     /// Further requirements.
@@ -116,6 +116,19 @@ pub struct AttachmentResource {
         skip_serializing_if = "Option::is_none"
     )]
     pub deletion_policy: Option<DeletionPolicy>,
+}
+
+impl AttachmentResource {
+    /// The update method that holds: attachments are not rolled out, so that a rolling method is its counterpart without
+    /// rolling; `OnDelete` where none is given.
+    pub fn update_method(&self) -> UpdateMethod {
+        let method = self.update_strategy.as_ref().and_then(|it| it.method);
+        match method.unwrap_or(UpdateMethod::OnDelete) {
+            UpdateMethod::RollingRecreate => UpdateMethod::Recreate,
+            UpdateMethod::RollingInPlace => UpdateMethod::InPlace,
+            method => method,
+        }
+    }
 }
 
 /// How attachments that differ from the desired ones are changed.

@@ -1,81 +1,98 @@
-//! From a CompositeController to what reconciling needs, or to findings.
+//! From a controller object to what reconciling needs, or to findings.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use metashard_api::{
     hook::{self, Mode, Version},
-    id::{ControllerKind, ControllerUid},
+    id::ControllerUid,
     names,
     resource::Resource,
-    selector::Selector,
     v1alpha1::{
         Adoption, DeletionPolicy, UpdateMethod,
-        composite::{ChildResource, CompositeController, CompositeControllerSpec, CompositeHooks},
+        composite::{ChildResource, CompositeController},
+        decorator::DecoratorController,
         webhook,
     },
     validate::{self, Finding},
 };
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{ChildRule, Controller, Error, Hook, ParentRule, UpdateStrategy};
+use super::{
+    ChildRule, Controller, Error, Hook, ParentRule, UpdateStrategy, parents::Parents,
+    source::Source,
+};
 use crate::request::Frame;
 
-type Lookup<'a> = &'a dyn Fn(&str, &str) -> Option<Arc<Resource>>;
+pub(super) type Lookup<'a> = &'a dyn Fn(&str, &str) -> Option<Arc<Resource>>;
 
-pub(super) fn compile(
+pub(super) fn composite(
     object: &CompositeController,
     raw: &Bytes,
     lookup: Lookup<'_>,
 ) -> Result<Controller, Error> {
-    let spec = &object.spec;
-    let notes = check(spec, validate::composite(object))?;
-    let parent = parent_resource(spec, lookup)?;
-    let rules = Rules::resolve(&spec.child_resources, lookup)?;
-    let selector = spec.parent_resource.label_selector.as_ref();
-    let selector = selector.map_or_else(|| Ok(Selector::everything()), Selector::compile);
-    let (Some(uid), Some(name)) = (&object.metadata.uid, &object.metadata.name) else {
+    let spec = Source::composite(object);
+    let notes = check(&spec, validate::composite(object))?;
+    let parents = Parents::composite(&object.spec, lookup)?;
+    compile(spec, notes, parents, raw, lookup)
+}
+
+pub(super) fn decorator(
+    object: &DecoratorController,
+    raw: &Bytes,
+    lookup: Lookup<'_>,
+) -> Result<Controller, Error> {
+    let spec = Source::decorator(object);
+    let notes = check(&spec, validate::decorator(object))?;
+    let parents = Parents::decorator(&object.spec, lookup)?;
+    compile(spec, notes, parents, raw, lookup)
+}
+
+fn compile(
+    spec: Source<'_>,
+    mut notes: Vec<Finding>,
+    parents: Parents,
+    raw: &Bytes,
+    lookup: Lookup<'_>,
+) -> Result<Controller, Error> {
+    let rules = Rules::resolve(&spec, lookup)?;
+    let (Some(uid), Some(name)) = (spec.uid, spec.name) else {
         return Err(Error::Unreadable("it has no uid or no name".to_owned()));
     };
-    let hooks = spec.hooks.clone().unwrap_or_default();
     let outer: Vec<_> = rules
         .served
         .iter()
         .map(|rule| hook::outer_key(&rule.resource))
         .collect();
-    let generation = object.metadata.generation.unwrap_or(0);
+    let generation = spec.generation;
+    notes.extend(parents.notes);
+    let mut missing = parents.missing;
+    missing.extend(rules.missing);
     Ok(Controller {
-        kind: ControllerKind::Composite,
-        uid: ControllerUid::new(uid.as_str()),
-        finalizer: names::finalizer(ControllerKind::Composite, name),
-        name: name.clone(),
+        kind: spec.kind,
+        uid: ControllerUid::new(uid),
+        finalizer: names::finalizer(spec.kind, name),
+        name: name.to_owned(),
         generation,
-        fingerprint: fingerprint(uid, generation, &parent, &rules.served),
-        parents: vec![ParentRule {
-            resource: parent,
-            labels: selector.map_err(|error| Error::Unreadable(error.to_string()))?,
-            annotations: Selector::everything(),
-            ignore_status_changes: spec.parent_resource.ignore_status_changes,
-        }],
+        fingerprint: fingerprint(uid, generation, &parents.served, &rules.served),
+        parents: parents.served,
         generate_selector: spec.generate_selector,
         children: rules.served,
-        sync: hooks.sync.and_then(callable),
-        finalize: hooks.finalize.and_then(callable),
+        sync: spec.hooks.sync.and_then(callable),
+        finalize: spec.hooks.finalize.and_then(callable),
         resync_period: spec.resync_period_seconds.map(resync_period),
         paused: spec.paused,
-        missing: rules.missing,
+        missing,
         notes,
         missing_versions: rules.missing_versions,
-        frame: Frame::new(raw, &outer).map_err(|error| Error::Unreadable(error.to_string()))?,
+        frame: Frame::new(spec.kind, raw, &outer)
+            .map_err(|error| Error::Unreadable(error.to_string()))?,
     })
 }
 
 /// Splits findings into those that refuse and those that only tell.
-fn check(
-    spec: &CompositeControllerSpec,
-    mut findings: Vec<Finding>,
-) -> Result<Vec<Finding>, Error> {
-    let hooks = spec.hooks.clone().unwrap_or_default();
+fn check(spec: &Source<'_>, mut findings: Vec<Finding>) -> Result<Vec<Finding>, Error> {
+    let hooks = &spec.hooks;
     if hooks
         .finalize
         .as_ref()
@@ -95,7 +112,7 @@ fn check(
             "give it a webhook, or remove spec.hooks.finalize",
         ));
     }
-    not_served(spec, &hooks, &mut findings);
+    not_served(spec, &mut findings);
     let (refusing, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(Finding::refuses);
     if refusing.is_empty() {
         Ok(notes)
@@ -105,7 +122,8 @@ fn check(
 }
 
 /// What the API has and this version does not do.
-fn not_served(spec: &CompositeControllerSpec, hooks: &CompositeHooks, found: &mut Vec<Finding>) {
+fn not_served(spec: &Source<'_>, found: &mut Vec<Finding>) {
+    let hooks = &spec.hooks;
     let mut refuse = |field: String, what: &str, fix: &str| {
         found.push(Finding::not_supported(
             field,
@@ -116,7 +134,7 @@ fn not_served(spec: &CompositeControllerSpec, hooks: &CompositeHooks, found: &mu
     let remove = "remove it";
     for (index, child) in spec.child_resources.iter().enumerate() {
         for (field, what, fix) in child_extras(child) {
-            refuse(format!("spec.childResources[{index}].{field}"), what, fix);
+            refuse(format!("{}.{field}", spec.child_field(index)), what, fix);
         }
     }
     if hooks
@@ -137,7 +155,7 @@ fn not_served(spec: &CompositeControllerSpec, hooks: &CompositeHooks, found: &mu
         }
     }
     let endpoints = !spec.endpoint_configs.is_empty();
-    let slices = spec.sharding.as_ref().and_then(|it| it.slices).unwrap_or(1);
+    let slices = spec.sharding.and_then(|it| it.slices).unwrap_or(1);
     for (asked, field, what, fix) in [
         (
             endpoints,
@@ -209,29 +227,7 @@ fn webhook_extras(webhook: &webhook::Webhook) -> Vec<(&'static str, &'static str
     .collect()
 }
 
-fn parent_resource(
-    spec: &CompositeControllerSpec,
-    lookup: Lookup<'_>,
-) -> Result<Arc<Resource>, Error> {
-    let (version, plural) = (
-        &spec.parent_resource.api_version,
-        &spec.parent_resource.resource,
-    );
-    let field = "spec.parentResource";
-    let Some(resource) = lookup(version, plural) else {
-        return Err(Error::ParentNotFound(not_found(field, version, plural)));
-    };
-    if resource.has_status {
-        return Ok(resource);
-    }
-    Err(Error::NoStatus(Finding::invalid(
-        field,
-        format!("{plural} in {version} have no status subresource"),
-        "add `subresources: {status: {}}` to that version of its CustomResourceDefinition",
-    )))
-}
-
-fn not_found(field: &str, version: &str, plural: &str) -> Finding {
+pub(super) fn not_found(field: &str, version: &str, plural: &str) -> Finding {
     Finding::invalid(
         field,
         format!("discovery: can't find resource {plural} in apiVersion {version}"),
@@ -248,11 +244,11 @@ struct Rules {
 }
 
 impl Rules {
-    fn resolve(children: &[ChildResource], lookup: Lookup<'_>) -> Result<Self, Error> {
+    fn resolve(spec: &Source<'_>, lookup: Lookup<'_>) -> Result<Self, Error> {
         let mut rules = Self::default();
         let mut refused = Vec::new();
-        for (index, child) in children.iter().enumerate() {
-            let field = format!("spec.childResources[{index}]");
+        for (index, child) in spec.child_resources.iter().enumerate() {
+            let field = spec.child_field(index);
             let Some(resource) = lookup(&child.api_version, &child.resource) else {
                 rules
                     .missing
@@ -318,11 +314,12 @@ fn resync_period(seconds: i32) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(1).max(1))
 }
 
-fn fingerprint(uid: &str, generation: i64, parent: &Resource, rules: &[ChildRule]) -> u64 {
+fn fingerprint(uid: &str, generation: i64, parents: &[ParentRule], rules: &[ChildRule]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(uid.as_bytes());
     hash.update(&generation.to_le_bytes());
-    for resource in std::iter::once(parent).chain(rules.iter().map(|rule| &*rule.resource)) {
+    let parents = parents.iter().map(|rule| &rule.resource);
+    for resource in parents.chain(rules.iter().map(|rule| &rule.resource)) {
         hash.update(resource.to_string().as_bytes());
         hash.update(&[0, u8::from(resource.namespaced)]);
     }

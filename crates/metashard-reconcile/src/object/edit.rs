@@ -25,12 +25,20 @@ impl Object {
     /// The JSON of the object with these fields of its metadata, as it is to be PUT: with uid and resourceVersion,
     /// without `managedFields`, which a PUT without them keeps. All else stays byte for byte.
     pub(crate) fn with_metadata(&self, fields: Map<String, Value>) -> Bytes {
+        self.with_edited_metadata(|metadata| metadata.extend(fields))
+    }
+
+    /// As [`Self::with_metadata`], with the metadata that `edit` leaves.
+    pub(crate) fn with_edited_metadata(&self, edit: impl FnOnce(&mut Map<String, Value>)) -> Bytes {
         // The index has read the metadata before. Were they unreadable here, a PUT of the object as it is changes nothing.
-        self.try_with_metadata(fields)
+        self.try_with_metadata(edit)
             .unwrap_or_else(|_| self.bytes.clone())
     }
 
-    fn try_with_metadata(&self, fields: Map<String, Value>) -> Result<Bytes, serde_json::Error> {
+    fn try_with_metadata(
+        &self,
+        edit: impl FnOnce(&mut Map<String, Value>),
+    ) -> Result<Bytes, serde_json::Error> {
         #[derive(Deserialize)]
         struct Top<'a> {
             #[serde(borrow)]
@@ -50,7 +58,7 @@ impl Object {
         let end = start + metadata.get().len();
         let mut map: Map<String, Value> = serde_json::from_str(metadata.get())?;
         map.remove("managedFields");
-        map.extend(fields);
+        edit(&mut map);
         let metadata = Value::Object(map).to_string();
         Ok(joined(&text, start, metadata.as_bytes(), end))
     }

@@ -1,6 +1,7 @@
 //! Carrying out what was planned: finalizer, deletions, the rest of the children, and last the status.
 
-use metashard_api::names::event;
+use metashard_api::{id::ControllerKind, names::event};
+use serde_json::Value;
 
 use super::{Stage, Step, SyncMachine, Work};
 use crate::{
@@ -99,7 +100,9 @@ impl SyncMachine {
                 Err(WriteError::AlreadyExists) => {
                     let name = hash_name(rule, write.namespace.as_deref(), &write.name);
                     self.report.collided ^= name;
-                    self.report.taken.push(children::taken(&write, None));
+                    self.report
+                        .taken
+                        .push(children::taken(&self.controller, &write, None));
                 }
                 Err(error) => broken.push(format!("{write}: {error}")),
             }
@@ -116,7 +119,10 @@ impl SyncMachine {
             Purpose::AdoptChild | Purpose::ReleaseChild | Purpose::RelabelChild => {
                 counts.claimed += 1;
             }
-            Purpose::AddFinalizer | Purpose::RemoveFinalizer | Purpose::UpdateStatus => {
+            Purpose::AddFinalizer
+            | Purpose::RemoveFinalizer
+            | Purpose::UpdateStatus
+            | Purpose::Decorate => {
                 counts.parent += 1;
             }
         }
@@ -162,37 +168,57 @@ impl SyncMachine {
             return self.finish();
         }
         let last = self.memory.status;
-        match status::plan(&self.resource, &self.parent, &work.status, last) {
+        let has_place = self.resource.has_status || work.decoration.is_none();
+        let status = work.status.as_ref().filter(|_| has_place);
+        match status.and_then(|it| status::plan(&self.resource, &self.parent, it, last)) {
             Some(write) => {
                 self.stage = Stage::WritingStatus(work);
                 Step::Write(vec![write])
             }
-            None => self.finish(),
+            None => self.decorate(work),
         }
     }
 
-    pub(super) fn status_written(&mut self, work: &Work, results: Vec<WriteResult>) -> Step {
+    pub(super) fn status_written(&mut self, work: Box<Work>, results: Vec<WriteResult>) -> Step {
         match self.parent_written(results) {
             Ok(()) => {
-                let (written, lost) = status::written(&self.parent, &work.status);
-                self.memory.status = Some(written);
-                if let Some(lost) = lost {
-                    let text = format!(
-                        "the API server does not keep all of the status: {lost} of {}; the schema of its kind must allow these fields",
-                        self.parent
-                    );
-                    self.report.warn(event::ODD_ANSWER, text);
+                if let Some(wanted) = &work.status {
+                    self.learn_status(wanted);
                 }
+                self.decorate(work)
             }
-            Err(WriteError::NotFound) => {
-                return self.done(Verdict::Gone, Requeue::Await);
-            }
-            Err(WriteError::Conflict) => self.report.is_stale = true,
-            Err(WriteError::NoAuthority) => return self.no_authority(),
             Err(error) => {
-                self.report
-                    .fail(format!("can't update status for {}: {error}", self.parent));
+                let what = match self.controller.kind {
+                    ControllerKind::Composite => {
+                        format!("can't update status for {}", self.parent)
+                    }
+                    ControllerKind::Decorator => "can't update status".to_owned(),
+                };
+                self.parent_not_written(&error, &what)
             }
+        }
+    }
+
+    /// Remembers what came of a status that was written, and tells of what got lost.
+    pub(super) fn learn_status(&mut self, wanted: &Value) {
+        let (written, lost) = status::written(&self.parent, wanted);
+        self.memory.status = Some(written);
+        if let Some(lost) = lost {
+            let text = format!(
+                "the API server does not keep all of the status: {lost} of {}; the schema of its kind must allow these fields",
+                self.parent
+            );
+            self.report.warn(event::ODD_ANSWER, text);
+        }
+    }
+
+    /// The last write of the pass went wrong; `what` it was.
+    pub(super) fn parent_not_written(&mut self, error: &WriteError, what: &str) -> Step {
+        match error {
+            WriteError::NotFound => return self.done(Verdict::Gone, Requeue::Await),
+            WriteError::Conflict => self.report.is_stale = true,
+            WriteError::NoAuthority => return self.no_authority(),
+            error => self.report.fail(format!("{what}: {error}")),
         }
         self.finish()
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use metashard_api::id::ControllerKind;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
@@ -77,7 +78,10 @@ impl SyncMachine {
             (Stage::Deleting(work), Fed::Written(results)) => self.deleted(work, results),
             (Stage::Applying(work), Fed::Written(results)) => self.applied(work, results),
             (Stage::WritingStatus(work), Fed::Written(results)) => {
-                self.status_written(&work, results)
+                self.status_written(work, results)
+            }
+            (Stage::WritingTarget(work), Fed::Written(results)) => {
+                self.target_written(&work, results)
             }
             _ => self.fail("a step was answered that was not asked".to_owned()),
         });
@@ -299,10 +303,11 @@ impl SyncMachine {
             .hook(hook)
             .map_or("v1", |hook| hook.version.as_str());
         let name = hook.as_str();
-        format!(
-            "sync hook failed for {}: {name} hook failed (version={version}): {error}",
-            self.parent
-        )
+        let text = format!("{name} hook failed (version={version}): {error}");
+        match self.controller.kind {
+            ControllerKind::Composite => format!("sync hook failed for {}: {text}", self.parent),
+            ControllerKind::Decorator => text,
+        }
     }
 
     /// Takes the result of a write to the parent.

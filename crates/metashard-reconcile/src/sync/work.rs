@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use metashard_api::{
-    hook::{Mode, SyncAnswer, decode_sync},
+    hook::{Mode, SyncAnswer},
     names::event,
 };
 use serde_json::Value;
@@ -13,6 +13,7 @@ use super::{Called, GUARD_CHILDREN, GUARD_DELAY, HookKind, Stage, Step, SyncMach
 use crate::{
     answer::{self, Refusal},
     children::{self, Plan, Planned},
+    decorate::Decoration,
     finalize,
     memory::hash_name,
     object::Object,
@@ -36,10 +37,10 @@ impl SyncMachine {
             .hook(called.hook)
             .map_or(Mode::Strict, |hook| hook.mode);
         let exchange = (called.inputs, answer);
-        match decode_sync(bytes, mode) {
-            Ok(answer) => {
+        match self.decode(bytes, mode) {
+            Ok((answer, decoration)) => {
                 self.report.exchange = Some(exchange);
-                self.work(called, answer, mode)
+                self.work(called, answer, decoration, mode)
             }
             Err(error) => {
                 let error = self.hook_error(called.hook, &chain(&error));
@@ -50,7 +51,13 @@ impl SyncMachine {
     }
 
     /// Plans all that an answer asks for, before anything of it is written.
-    fn work(&mut self, called: Called, answer: SyncAnswer, mode: Mode) -> Step {
+    fn work(
+        &mut self,
+        called: Called,
+        answer: SyncAnswer,
+        mut decoration: Option<Decoration>,
+        mode: Mode,
+    ) -> Step {
         let Called { hook, mine, .. } = called;
         let SyncAnswer {
             status,
@@ -68,7 +75,7 @@ impl SyncMachine {
         };
         // Only the answer of a finalize hook can finalize.
         let finalized = finalized && hook == HookKind::Finalize;
-        let manages = if finalized {
+        let manages = if finalized && decoration.is_none() {
             // The finalizer goes first, and with it a deleted parent's claim on its children.
             !self.parent.is_deleting()
         } else {
@@ -87,9 +94,20 @@ impl SyncMachine {
         }
         self.tell(events, warnings, &wanted.unserved);
         self.report.resync = resync_after;
-        let status = status::wanted(status, self.parent.generation());
-        let work = Box::new(Work { plan, status });
-        if finalized && self.parent.has_finalizer(&self.controller.finalizer) {
+        let status = match &mut decoration {
+            None => Some(status::wanted(status, self.parent.generation())),
+            Some(decoration) => {
+                decoration.finalized = finalized;
+                status.map(Value::Object)
+            }
+        };
+        let at_once = finalized && decoration.is_none();
+        let work = Box::new(Work {
+            plan,
+            status,
+            decoration,
+        });
+        if at_once && self.parent.has_finalizer(&self.controller.finalizer) {
             let write = finalize::remove(
                 &self.resource,
                 &self.controller.finalizer,
@@ -139,8 +157,11 @@ impl SyncMachine {
     }
 
     fn refuse_childless(&mut self, hook: HookKind) -> Step {
-        let error = "the answer has no field children, and would delete all of them; return `children: []` if none should exist";
-        let error = self.hook_error(hook, error);
+        let list = self.controller.answer_list();
+        let error = format!(
+            "the answer has no field {list}, and would delete all of them; return `{list}: []` if none should exist"
+        );
+        let error = self.hook_error(hook, &error);
         self.report.sync_error(&error);
         self.done(Verdict::AnswerRefused(error), Requeue::Backoff)
     }
@@ -161,21 +182,22 @@ impl SyncMachine {
             hash.update(&name.to_le_bytes());
         }
         let held = hash.digest().max(1);
+        let list = self.controller.answer_list();
         let what = if is_doubtful {
-            "has no field children"
+            format!("has no field {list}")
         } else {
-            "leaves out most children"
+            format!("leaves out most {list}")
         };
         let of = plan.living;
         if self.memory.held == held {
             self.memory.held = 0;
-            let text = format!("the hook's answer {what}: {count} of {of} children are deleted");
+            let text = format!("the hook's answer {what}: {count} of {of} {list} are deleted");
             self.report.warn(event::ODD_ANSWER, text);
             return None;
         }
         self.memory.held = held;
         let text = format!(
-            "the hook's answer {what} and would delete {count} of {of}: it is held back and the hook is asked again; return `children: []` if none should exist"
+            "the hook's answer {what} and would delete {count} of {of}: it is held back and the hook is asked again; return `{list}: []` if none should exist"
         );
         self.report.warn(event::ODD_ANSWER, text.clone());
         Some(self.done(Verdict::Held(text), Requeue::After(GUARD_DELAY)))
@@ -202,8 +224,9 @@ impl SyncMachine {
         if !unserved.is_empty() {
             self.report.is_waiting = true;
             let text = format!(
-                "desired child {}: the API server does not serve its kind now; install it, or remove it from spec.childResources",
-                shown(unserved)
+                "desired child {}: the API server does not serve its kind now; install it, or remove it from spec.{}",
+                shown(unserved),
+                self.controller.child_list()
             );
             self.report.warn(event::CHILD_REFUSED, text);
         }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metashard_api::{
-    id::ShardId,
+    id::{ControllerKind, ShardId},
     names::{event, reason},
-    v1alpha1::composite::CompositeController,
 };
 use metashard_fleet::{message::Claim, worker::Freshness};
 use metashard_reconcile::{controller::Controller, object::Object};
+use serde::de::DeserializeOwned;
 use tracing::{info, warn};
 
-use super::{Ended, Host, SlotState, WARM_FOR, is_served};
+use super::{Ended, Host, SlotState, WARM_FOR};
 use crate::{
     catalog::ControllerName,
     conditions::Part,
@@ -102,23 +102,19 @@ impl Host {
     }
 
     fn compile(&self, name: &ControllerName, object: &Object) -> Result<(Controller, Hooks), Part> {
-        if !is_served(name.0) {
-            return Err(Part::bad(
-                reason::NOT_SUPPORTED,
-                "DecoratorControllers are not served yet; use a CompositeController",
-            ));
-        }
-        let composite: CompositeController = serde_json::from_slice(object.bytes())
-            .map_err(|error| Part::bad(reason::UNREADABLE, error.to_string()))?;
         let lookup =
             |api_version: &str, plural: &str| self.context.discovery.lookup(api_version, plural);
-        let raw = Bytes::clone(object.bytes());
-        let controller = Controller::compile(&composite, &raw, &lookup)
-            .map_err(|error| Part::bad(error.reason(), error.to_string()))?;
+        let raw = object.bytes();
+        let controller = match name.0 {
+            ControllerKind::Composite => Controller::compile(&read(raw)?, raw, &lookup),
+            ControllerKind::Decorator => Controller::compile_decorator(&read(raw)?, raw, &lookup),
+        };
+        let controller =
+            controller.map_err(|error| Part::bad(error.reason(), error.to_string()))?;
         if controller.paused {
             return Err(Part::bad(reason::PAUSED, "spec.paused is set"));
         }
-        let hooks = Hooks::new(&composite, &self.context)
+        let hooks = Hooks::new(&controller, &self.context)
             .map_err(|error| Part::bad(reason::INVALID_SPEC, error.to_string()))?;
         Ok((controller, hooks))
     }
@@ -169,4 +165,9 @@ impl Host {
             format!("Started controller: {}", name.1),
         );
     }
+}
+
+/// Reads a controller object of one kind.
+fn read<T: DeserializeOwned>(raw: &Bytes) -> Result<T, Part> {
+    serde_json::from_slice(raw).map_err(|error| Part::bad(reason::UNREADABLE, error.to_string()))
 }
