@@ -4,9 +4,7 @@ use anyhow::{Context, ensure};
 use metashard_testkit::hook::Answer;
 use serde_json::{Value, json};
 
-use crate::support::{
-    CONFIG_MAP, CONTROLLER, DECORATOR, Stage, THING, condition_of, config_map, eventually,
-};
+use crate::support::{CONFIG_MAP, CONTROLLER, Stage, THING, condition_of, config_map, eventually};
 
 #[tokio::test]
 async fn a_controller_says_in_conditions_and_columns_how_it_is() -> anyhow::Result<()> {

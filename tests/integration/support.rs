@@ -17,9 +17,11 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 mod controller;
+mod decorator;
 mod objects;
 
 pub(crate) use controller::ControllerBuilder;
+pub(crate) use decorator::{DecoratorBuilder, want};
 pub(crate) use objects::{
     BIG_THING, CONFIG_MAP, CONTROLLER, DECORATOR, DEFAULTED, Kind, MULTI_V2, NAMESPACE, Objects,
     POD, REPLICA_SET, SECRET, SERVICE, THING, config_map, data_of, labelled, version_of,

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::{Controller, Error, UpdateStrategy};
 use crate::object::Object;
 
+mod decorators;
+
 fn lookup(api_version: &str, plural: &str) -> Option<Arc<Resource>> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = match plural {

@@ -7,6 +7,8 @@ mod children;
 #[cfg(test)]
 mod claims;
 #[cfg(test)]
+mod decorators;
+#[cfg(test)]
 mod finalizers;
 #[cfg(test)]
 mod memory;
