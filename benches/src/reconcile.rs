@@ -58,6 +58,7 @@ impl Scene {
             resource: parents(),
             parent: Arc::clone(&self.parent),
             candidates: self.candidates(),
+            revisions: Candidates::default(),
             memory,
         })
     }

@@ -13,6 +13,12 @@ pub const ANNOTATION_LAST_APPLIED: &str = "metacontroller.k8s.io/last-applied-co
 /// Annotation of an attachment: the name of its DecoratorController.
 pub const ANNOTATION_DECORATOR: &str = "metacontroller.k8s.io/decorator-controller";
 
+/// Label of a ControllerRevision: the API group of its parent.
+pub const LABEL_REVISION_GROUP: &str = "metacontroller.k8s.io/apiGroup";
+
+/// Label of a ControllerRevision: the plural of its parent's resource.
+pub const LABEL_REVISION_RESOURCE: &str = "metacontroller.k8s.io/resource";
+
 /// Annotation of a parent or controller: any new value starts a sync.
 pub const ANNOTATION_SYNC_NOW: &str = "metashard.io/sync-now";
 
@@ -112,6 +118,18 @@ pub mod condition {
     pub const HOT_LOOP: &str = "HotLoop";
     /// Abnormal: a limit of the tenant holds it back.
     pub const THROTTLED: &str = "Throttled";
+}
+
+/// The condition that a roll-out puts into the status of a parent.
+pub mod rollout {
+    /// Type of the condition: whether all children are at the latest revision.
+    pub const UPDATED: &str = "Updated";
+    /// They are.
+    pub const ON_LATEST_REVISION: &str = "OnLatestRevision";
+    /// One child is being moved.
+    pub const PROGRESSING: &str = "RolloutProgressing";
+    /// The next child waits for one that was moved.
+    pub const WAITING: &str = "RolloutWaiting";
 }
 
 /// Reasons of conditions.

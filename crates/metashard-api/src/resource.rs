@@ -38,6 +38,18 @@ impl Resource {
         }
     }
 
+    /// The resource of ControllerRevisions.
+    pub fn of_revisions() -> Self {
+        Self {
+            group: "metacontroller.k8s.io".to_owned(),
+            version: "v1alpha1".to_owned(),
+            plural: "controllerrevisions".to_owned(),
+            kind: "ControllerRevision".to_owned(),
+            namespaced: true,
+            has_status: true,
+        }
+    }
+
     /// `group/version`, or `version` for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

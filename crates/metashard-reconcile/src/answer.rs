@@ -29,6 +29,8 @@ pub(crate) struct Desired {
     pub(crate) object: Value,
     /// Hash of `object`.
     pub(crate) wish: u64,
+    /// Whether an observed child stays as it is, whatever `object` says.
+    pub(crate) held: bool,
 }
 
 /// All children that should exist.
@@ -117,6 +119,7 @@ impl Scope<'_> {
             name,
             object,
             wish: hash.digest(),
+            held: false,
         }))
     }
 

@@ -117,8 +117,33 @@ impl Scope<'_> {
         plan
     }
 
+    /// Whether an observed child needs no write to be as desired, under the strategy by which its kind is changed.
+    pub(crate) fn is_current(&self, desired: &Desired, child: &Object) -> bool {
+        let Some(rule) = self.controller.children.get(desired.rule) else {
+            return false;
+        };
+        let known = self.known(desired);
+        if known.is_some_and(|known| known.observed == hash_version(child)) {
+            return true;
+        }
+        let last = known.map_or(0, |known| known.disagreement);
+        let change = change(rule.update, self.parent, child, &desired.object, last);
+        matches!(change, Ok(Change::None { .. }))
+    }
+
+    /// Whether it is remembered that an observed child is as desired: nothing is parsed.
+    pub(crate) fn is_known(&self, desired: &Desired, child: &Object) -> bool {
+        self.known(desired)
+            .is_some_and(|known| known.observed == hash_version(child))
+    }
+
+    fn known(&self, desired: &Desired) -> Option<Known> {
+        let name = hash_name(desired.rule, desired.namespace.as_deref(), &desired.name);
+        self.memory.known(name, desired.wish)
+    }
+
     /// The claimed child of a desired one's name.
-    fn find(&self, desired: &Desired) -> Option<(usize, &Object)> {
+    pub(crate) fn find(&self, desired: &Desired) -> Option<(usize, &Object)> {
         let children = self.mine.get(desired.rule)?;
         let name = (desired.namespace.as_deref(), desired.name.as_str());
         let index = children
@@ -127,7 +152,8 @@ impl Scope<'_> {
         children.get(index).map(|child| (index, &**child))
     }
 
-    fn is_going(&self, child: &Object) -> bool {
+    /// Whether a child is being deleted, or was deleted by us.
+    pub(crate) fn is_going(&self, child: &Object) -> bool {
         child.is_deleting() || self.memory.has_deleted(child)
     }
 
@@ -189,7 +215,7 @@ impl Scope<'_> {
         let Some(rule) = self.controller.children.get(desired.rule) else {
             return;
         };
-        if self.is_going(child) {
+        if desired.held || self.is_going(child) {
             return;
         }
         let name = hash_name(desired.rule, desired.namespace.as_deref(), &desired.name);

@@ -225,7 +225,7 @@ pub(crate) fn owner(resource: &Resource, parent: &Object) -> Value {
     })
 }
 
-fn reference(owner: OwnerReference<'_>) -> Value {
+pub(crate) fn reference(owner: OwnerReference<'_>) -> Value {
     let mut reference = json!({
         "apiVersion": owner.api_version,
         "kind": owner.kind,

@@ -15,7 +15,11 @@ use metashard_api::{
     names::{ANNOTATION_DECORATOR, reason},
     resource::Resource,
     selector::Selector,
-    v1alpha1::{composite::CompositeController, decorator::DecoratorController, webhook::Webhook},
+    v1alpha1::{
+        composite::{CompositeController, StatusCondition},
+        decorator::DecoratorController,
+        webhook::Webhook,
+    },
     validate::Finding,
 };
 
@@ -44,6 +48,8 @@ pub struct Controller {
     pub generate_selector: bool,
     /// The kinds of children, in the order of the spec, without those in `missing`.
     pub children: Vec<ChildRule>,
+    /// How revisions of parents are kept; `None` if no kind of children is moved one at a time.
+    pub history: Option<History>,
     /// The hook that says which children should exist.
     pub sync: Option<Hook>,
     /// The hook that is called for parents that are on their way out; its presence puts the finalizer on parents.
@@ -86,6 +92,17 @@ pub struct ChildRule {
     pub update: UpdateStrategy,
     /// Whether objects without a controller that match the parent's selector become children.
     pub adopts: bool,
+    /// Set if children are moved one at a time when the parent changes: the conditions that a moved child must show before the next.
+    pub rolling: Option<Vec<StatusCondition>>,
+}
+
+/// How revisions of parents are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History {
+    /// The resource of ControllerRevisions.
+    pub resource: Arc<Resource>,
+    /// The fields of a parent that make a revision, as paths with dots.
+    pub(crate) paths: Vec<String>,
 }
 
 /// What is done to a child that differs from the desired one.

@@ -17,6 +17,7 @@ mod decorate;
 pub mod finalize;
 mod outcome;
 mod request;
+pub mod revision;
 mod status;
 
 pub mod apply;

@@ -29,6 +29,8 @@ pub struct Memory {
     pub(crate) held: u64,
     /// The creations that met an existing object in the last pass; 0: none.
     pub(crate) collided: u64,
+    /// The children that the last pass found missing at older revisions and could not create; 0: none.
+    pub(crate) missed: u64,
     /// The last pass found the parent gone, which a cache shows later: before anything is done for it, it is read.
     pub(crate) gone: bool,
     /// The parent as our last write left it.
@@ -230,6 +232,11 @@ impl Memory {
     /// Forgets our writes to a child: the API server does not agree with them.
     pub(crate) fn forget_child(&mut self, uid: &str) {
         self.written.retain(|written| written.object.uid() != uid);
+    }
+
+    /// Forgets our writes to all children of a rule.
+    pub(crate) fn forget_written(&mut self, rule: usize) {
+        self.written.retain(|written| written.rule != rule);
     }
 
     /// Notes that a child was deleted by us.

@@ -124,11 +124,13 @@ pub struct Counts {
     pub claimed: u32,
     /// Writes to the parent: status and finalizer.
     pub parent: u32,
+    /// Writes to ControllerRevisions.
+    pub revisions: u32,
 }
 
 impl Counts {
     /// All writes.
     pub const fn total(&self) -> u32 {
-        self.created + self.updated + self.deleted + self.claimed + self.parent
+        self.created + self.updated + self.deleted + self.claimed + self.parent + self.revisions
     }
 }

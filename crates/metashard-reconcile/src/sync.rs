@@ -18,6 +18,7 @@ mod carry;
 mod decorate;
 mod machine;
 mod report;
+mod rolling;
 mod work;
 
 use std::{sync::Arc, time::Duration};
@@ -26,7 +27,10 @@ use bytes::Bytes;
 use metashard_api::{resource::Resource, selector::Selector};
 use serde_json::Value;
 
-use self::report::Report;
+use self::{
+    report::Report,
+    rolling::{Answered, Collecting, RevisionWrites},
+};
 pub use crate::outcome::{Counts, Event, MAX_MESSAGE, Outcome, Verdict};
 use crate::{
     children::Plan,
@@ -55,6 +59,8 @@ pub struct SyncInput {
     pub parent: Arc<Object>,
     /// For each child rule of the controller, in its order: what may be a child.
     pub candidates: Vec<Candidates>,
+    /// What may be revisions of the parent; empty if the controller keeps none.
+    pub revisions: Candidates,
     /// What the last sync of this parent handed back.
     pub memory: Memory,
 }
@@ -118,6 +124,8 @@ pub struct HookCall {
     pub hook: HookKind,
     /// The JSON body, as pieces to be sent one after the other.
     pub body: Vec<Bytes>,
+    /// Name of the older revision that the parent is shown at; `None`: as it is.
+    pub revision: Option<Box<str>>,
 }
 
 /// What came of a step.
@@ -156,6 +164,8 @@ pub struct SyncMachine {
     parent: Arc<Object>,
     /// What may be a child, by rule.
     candidates: Vec<Vec<Arc<Object>>>,
+    /// What may be revisions of the parent; once children are claimed, those that are.
+    revisions: Vec<Arc<Object>>,
     /// The selector of the parent's children, once it is needed.
     selector: Option<Selector>,
     /// Whether `parent` was read from the API server in this pass.
@@ -180,6 +190,9 @@ enum Stage {
     ReadingForAdoption,
     Claiming(Vec<Claims>),
     Calling(Called),
+    /// The hook is called for one older revision after the other.
+    CallingOlder(Box<Collecting>),
+    WritingRevisions(Box<Work>, Vec<Write>),
     RemovingFinalizer(Box<Work>),
     Deleting(Box<Work>),
     Applying(Box<Work>),
@@ -197,6 +210,8 @@ struct Called {
     inputs: u128,
     /// The claimed children of each rule.
     mine: Vec<Vec<Arc<Object>>>,
+    /// The older revisions of a parent whose children are moved one at a time, with their answers.
+    older: Option<Box<Answered>>,
 }
 
 /// What an answer asks for.
@@ -207,4 +222,5 @@ struct Work {
     status: Option<Value>,
     /// What a decorator wants of its target itself.
     decoration: Option<Decoration>,
+    revisions: RevisionWrites,
 }

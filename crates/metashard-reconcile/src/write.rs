@@ -100,6 +100,12 @@ pub enum Purpose {
     UpdateStatus,
     /// Writes what a decorator wants of its target itself: labels, annotations, the end of its finalizer.
     Decorate,
+    /// Keeps a new revision of the parent.
+    CreateRevision,
+    /// Writes which children are at a revision.
+    UpdateRevision,
+    /// Deletes a revision that no child is at.
+    DeleteRevision,
 }
 
 impl Purpose {
@@ -117,6 +123,9 @@ impl Purpose {
             Self::DeleteChild => "delete_child",
             Self::UpdateStatus => "update_status",
             Self::Decorate => "decorate",
+            Self::CreateRevision => "create_revision",
+            Self::UpdateRevision => "update_revision",
+            Self::DeleteRevision => "delete_revision",
         }
     }
 
@@ -128,10 +137,10 @@ impl Purpose {
             Self::AdoptChild => "adopt",
             Self::ReleaseChild => "release",
             Self::RelabelChild => "label",
-            Self::CreateChild => "create",
-            Self::UpdateChild => "update",
+            Self::CreateChild | Self::CreateRevision => "create",
+            Self::UpdateChild | Self::UpdateRevision => "update",
             Self::RecreateChild => "delete to recreate",
-            Self::DeleteChild => "delete",
+            Self::DeleteChild | Self::DeleteRevision => "delete",
             Self::UpdateStatus => "update status of",
             Self::Decorate => "decorate",
         }

@@ -47,6 +47,8 @@ pub(crate) struct Instance {
     pub(crate) parents: Arc<[View]>,
     /// One for each child rule, in the order of the controller's rules.
     pub(crate) children: Vec<View>,
+    /// The cache of ControllerRevisions, if the controller keeps any.
+    pub(crate) revisions: Option<View>,
     pub(crate) feedback: Mutex<Feedback>,
     pub(crate) context: Arc<Context>,
     /// How the last hook call went.
@@ -113,6 +115,8 @@ pub(crate) enum Cache {
     Parents(usize),
     /// Of the child rule of this index.
     Children(usize),
+    /// Of ControllerRevisions.
+    Revisions,
 }
 
 /// What the last sync that called the hook saw and got.
@@ -143,6 +147,11 @@ impl Instance {
             .add_flow(&context.tenant, context.config.workers);
         let parents = open_parents(&controller, &identity, flow, context);
         let children = open_children(&controller, &identity, flow, &parents, context);
+        let revisions = controller.history.as_ref().map(|history| {
+            let key = ViewKey::new(identity.clone(), Arc::clone(&history.resource));
+            // Only we write them: no event of theirs starts a sync.
+            context.informers.open(key, None)
+        });
         let instance = Arc::new(Self {
             controller,
             shard,
@@ -151,6 +160,7 @@ impl Instance {
             hooks,
             parents,
             children,
+            revisions,
             feedback: Mutex::default(),
             hook_health: Mutex::new(Part::unknown(
                 metashard_api::names::reason::NOT_CALLED,
@@ -229,7 +239,10 @@ impl Instance {
 
     /// All caches, the parents' first.
     pub(crate) fn views(&self) -> impl Iterator<Item = &View> {
-        self.parents.iter().chain(&self.children)
+        self.parents
+            .iter()
+            .chain(&self.children)
+            .chain(&self.revisions)
     }
 
     /// One cache; `None` if there is no such rule.
@@ -237,6 +250,7 @@ impl Instance {
         match cache {
             Cache::Parents(rule) => self.parents.get(rule),
             Cache::Children(rule) => self.children.get(rule),
+            Cache::Revisions => self.revisions.as_ref(),
         }
     }
 

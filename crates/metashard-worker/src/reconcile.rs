@@ -13,6 +13,7 @@ use metashard_fleet::{
     time::MonoTime,
     worker::Authority,
 };
+use metashard_kube::informer::View;
 use metashard_reconcile::{
     object::Object,
     requeue::Requeue,
@@ -53,6 +54,8 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     let resource = parents.key().resource();
 
     let candidates = candidates(instance, &parent);
+    let revisions = instance.revisions.as_ref();
+    let revisions = revisions.map(|view| candidates_in(instance, view, &parent));
     let mut pass = Pass {
         instance,
         turn,
@@ -70,7 +73,8 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         News::Some => false,
     };
     if spared {
-        return spare(instance, key, state, seen(&parent, &candidates), began.mono);
+        let seen = seen(&parent, candidates.iter().chain(&revisions));
+        return spare(instance, key, state, seen, began.mono);
     }
 
     let machine = SyncMachine::new(SyncInput {
@@ -78,6 +82,7 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         resource: Arc::clone(resource),
         parent: Arc::clone(&parent),
         candidates,
+        revisions: revisions.unwrap_or_default(),
         memory: state.memory,
     });
     let outcome = pass.run(machine, &parent).await;
@@ -113,23 +118,24 @@ fn spare<'a>(
 
 /// What the cache has of the children of `parent`, by child rule.
 fn candidates(instance: &Instance, parent: &Object) -> Vec<Candidates> {
-    let namespace = parent.namespace();
-    instance
-        .children
-        .iter()
-        .map(|view| {
-            // Before the objects: they are then at least this new.
-            let reached = view.reached_version();
-            let mut objects = view.owned_by(parent.uid());
-            if instance.controller.kind == ControllerKind::Composite {
-                objects.extend(view.ownerless(namespace));
-            } else {
-                // What others attach is no news.
-                objects.retain(|object| instance.controller.can_be_child(object));
-            }
-            Candidates { objects, reached }
-        })
+    let views = instance.children.iter();
+    views
+        .map(|view| candidates_in(instance, view, parent))
         .collect()
+}
+
+/// What one cache has that is the parent's, or could be.
+fn candidates_in(instance: &Instance, view: &View, parent: &Object) -> Candidates {
+    // Before the objects: they are then at least this new.
+    let reached = view.reached_version();
+    let mut objects = view.owned_by(parent.uid());
+    if instance.controller.kind == ControllerKind::Composite {
+        objects.extend(view.ownerless(parent.namespace()));
+    } else {
+        // What others attach is no news.
+        objects.retain(|object| instance.controller.can_be_child(object));
+    }
+    Candidates { objects, reached }
 }
 
 /// Waits until the caches show our own writes.
@@ -141,12 +147,12 @@ async fn catch_up(instance: &Instance, awaited: Vec<Awaited>) {
     }
 }
 
-/// All that the caches have of a parent and its children.
+/// All that the caches have of a parent, its children and its revisions.
 fn seen<'a>(
     parent: &'a Arc<Object>,
-    candidates: &'a [Candidates],
+    candidates: impl Iterator<Item = &'a Candidates>,
 ) -> impl Iterator<Item = &'a Arc<Object>> {
-    std::iter::once(parent).chain(candidates.iter().flat_map(|rule| &rule.objects))
+    std::iter::once(parent).chain(candidates.flat_map(|rule| &rule.objects))
 }
 
 /// Two equal signatures: the same children in the same versions.
@@ -266,7 +272,9 @@ impl Pass<'_> {
             return HookResult::NoAuthority;
         }
         if let HookResult::Answer(body) = &result {
+            // Of all answers, where the hook is called for several revisions.
             let mut hasher = DefaultHasher::new();
+            self.answer.hash(&mut hasher);
             body.hash(&mut hasher);
             self.answer = Some(hasher.finish());
         }
@@ -352,10 +360,13 @@ impl Pass<'_> {
         let is_of = |resource: &Resource| {
             resource.kind == object.kind() && resource.api_version() == object.api_version()
         };
-        let mut children = self.instance.controller.children.iter();
-        children
-            .position(|rule| is_of(&rule.resource))
-            .map(Cache::Children)
+        let controller = &self.instance.controller;
+        let rules = &controller.children;
+        if let Some(rule) = rules.iter().position(|rule| is_of(&rule.resource)) {
+            return Some(Cache::Children(rule));
+        }
+        let history = controller.history.as_ref()?;
+        is_of(&history.resource).then_some(Cache::Revisions)
     }
 
     fn report(&self, key: &ParentKey, parent: &Object, outcome: &Outcome) {

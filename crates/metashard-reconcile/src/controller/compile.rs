@@ -10,7 +10,7 @@ use metashard_api::{
     resource::Resource,
     v1alpha1::{
         Adoption, DeletionPolicy, UpdateMethod,
-        composite::{ChildResource, CompositeController},
+        composite::{ChildResource, CompositeController, CompositeControllerSpec},
         decorator::DecoratorController,
         webhook,
     },
@@ -19,7 +19,7 @@ use metashard_api::{
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    ChildRule, Controller, Error, Hook, ParentRule, UpdateStrategy, parents::Parents,
+    ChildRule, Controller, Error, History, Hook, ParentRule, UpdateStrategy, parents::Parents,
     source::Source,
 };
 use crate::request::Frame;
@@ -34,7 +34,9 @@ pub(super) fn composite(
     let spec = Source::composite(object);
     let notes = check(&spec, validate::composite(object))?;
     let parents = Parents::composite(&object.spec, lookup)?;
-    compile(spec, notes, parents, raw, lookup)
+    let mut controller = compile(spec, notes, parents, raw, lookup)?;
+    controller.history = history(&object.spec, &controller)?;
+    Ok(controller)
 }
 
 pub(super) fn decorator(
@@ -78,6 +80,7 @@ fn compile(
         parents: parents.served,
         generate_selector: spec.generate_selector,
         children: rules.served,
+        history: None,
         sync: spec.hooks.sync.and_then(callable),
         finalize: spec.hooks.finalize.and_then(callable),
         resync_period: spec.resync_period_seconds.map(resync_period),
@@ -183,12 +186,7 @@ fn not_served(spec: &Source<'_>, found: &mut Vec<Finding>) {
 }
 
 fn child_extras(child: &ChildResource) -> Vec<(&'static str, &'static str, &'static str)> {
-    let methods = "use InPlace, Recreate or OnDelete";
     [
-        (
-            child.update_method().is_rolling(),
-            ("updateStrategy.method", "rolling updates", methods),
-        ),
         (
             child.adoption == Some(Adoption::Force),
             ("adoption", "adoption by force", "use IfOwnerless or Never"),
@@ -225,6 +223,38 @@ fn webhook_extras(webhook: &webhook::Webhook) -> Vec<(&'static str, &'static str
     .into_iter()
     .filter_map(|(asked, extra)| asked.then_some(extra))
     .collect()
+}
+
+/// How revisions are kept, if children are moved one at a time.
+fn history(
+    spec: &CompositeControllerSpec,
+    controller: &Controller,
+) -> Result<Option<History>, Error> {
+    let mut rules = controller.children.iter();
+    if rules.all(|rule| rule.rolling.is_none()) {
+        return Ok(None);
+    }
+    let mut parents = controller.parents.iter();
+    if let Some(parent) = parents.find(|parent| !parent.resource.namespaced) {
+        return Err(Error::Refused(vec![Finding::not_supported(
+            "spec.parentResource",
+            format!(
+                "rolling updates keep ControllerRevisions in the namespace of the parent, and {} have none",
+                parent.resource.plural
+            ),
+            "use InPlace, Recreate or OnDelete, or a namespaced parent",
+        )]));
+    }
+    let given = spec.parent_resource.revision_history.as_ref();
+    let given = given.map(|it| it.field_paths.clone()).unwrap_or_default();
+    Ok(Some(History {
+        resource: Arc::new(Resource::of_revisions()),
+        paths: if given.is_empty() {
+            vec!["spec".to_owned()]
+        } else {
+            given
+        },
+    }))
 }
 
 pub(super) fn not_found(field: &str, version: &str, plural: &str) -> Finding {
@@ -287,16 +317,22 @@ impl Rules {
 }
 
 fn child_rule(child: &ChildResource, resource: Arc<Resource>) -> ChildRule {
-    let update = match child.update_method() {
-        UpdateMethod::Recreate => UpdateStrategy::Recreate,
-        UpdateMethod::InPlace => UpdateStrategy::InPlace,
-        // The others were refused before.
-        _ => UpdateStrategy::OnDelete,
+    let method = child.update_method();
+    let update = match method {
+        UpdateMethod::Recreate | UpdateMethod::RollingRecreate => UpdateStrategy::Recreate,
+        UpdateMethod::InPlace | UpdateMethod::RollingInPlace => UpdateStrategy::InPlace,
+        // An unknown one was refused before.
+        UpdateMethod::OnDelete | UpdateMethod::Unknown => UpdateStrategy::OnDelete,
     };
+    let checks = child.update_strategy.as_ref();
+    let checks = checks.and_then(|it| it.status_checks.clone());
     ChildRule {
         resource,
         update,
         adopts: child.adoption != Some(Adoption::Never),
+        rolling: method
+            .is_rolling()
+            .then(|| checks.unwrap_or_default().conditions),
     }
 }
 

@@ -110,18 +110,7 @@ fn a_resync_period_below_a_second_is_a_second() {
 /// A field of the spec, a value that is not served yet, and the field that the finding names.
 fn not_served() -> Vec<(&'static str, Value, &'static str)> {
     let secret = json!({"secretRef": {"name": "s", "namespace": "n"}});
-    let rolling = json!({"method": "RollingRecreate"});
     vec![
-        (
-            "/childResources/0/updateStrategy/method",
-            json!("RollingInPlace"),
-            "spec.childResources[0].updateStrategy.method",
-        ),
-        (
-            "/childResources/1/updateStrategy",
-            rolling,
-            "spec.childResources[1].updateStrategy.method",
-        ),
         (
             "/childResources/0/adoption",
             json!("Force"),

@@ -20,7 +20,7 @@ const SHOWN: usize = 5;
 impl SyncMachine {
     pub(super) fn finalizer_removed(&mut self, work: Box<Work>, results: Vec<WriteResult>) -> Step {
         match self.parent_written(results) {
-            Ok(()) => self.delete(work),
+            Ok(()) => self.write_revisions(work),
             Err(error) => self.finalizer_failed(&error),
         }
     }
@@ -110,7 +110,7 @@ impl SyncMachine {
         true
     }
 
-    fn count(&mut self, purpose: Purpose) {
+    pub(super) fn count(&mut self, purpose: Purpose) {
         let counts = &mut self.report.counts;
         match purpose {
             Purpose::CreateChild => counts.created += 1,
@@ -125,6 +125,9 @@ impl SyncMachine {
             | Purpose::Decorate => {
                 counts.parent += 1;
             }
+            Purpose::CreateRevision | Purpose::UpdateRevision | Purpose::DeleteRevision => {
+                counts.revisions += 1;
+            }
         }
     }
 
@@ -132,6 +135,10 @@ impl SyncMachine {
     fn children_done(&mut self, mut work: Box<Work>) -> Step {
         let plan = &mut work.plan;
         self.report.known.append(&mut plan.known);
+        if plan.broken.is_empty() && plan.taken.is_empty() && self.report.taken.is_empty() {
+            // What was missing has been created.
+            self.memory.missed = 0;
+        }
         if !plan.broken.is_empty() {
             let errors = aggregate(&plan.broken);
             self.report.fail(format!(

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use metashard_api::id::ControllerKind;
+use bytes::Bytes;
+use metashard_api::{hook::Version, id::ControllerKind};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
@@ -26,21 +27,25 @@ impl SyncMachine {
             resource,
             parent,
             candidates,
+            revisions,
             mut memory,
         } = input;
         memory.open(&controller, &parent);
         let parent = memory.newest_parent(parent);
-        let candidates: Vec<_> = candidates
+        let mut candidates: Vec<_> = candidates
             .into_iter()
+            .chain([revisions])
             .enumerate()
             .map(|(rule, candidates)| memory.newest_children(rule, candidates))
             .collect();
         memory.retain_deleted(&candidates);
+        let revisions = candidates.pop().unwrap_or_default();
         let mut machine = Self {
             controller,
             resource,
             parent,
             candidates,
+            revisions,
             selector: None,
             is_fresh: false,
             memory,
@@ -72,6 +77,12 @@ impl SyncMachine {
             (Stage::ReadingForAdoption, Fed::Parent(found)) => self.read_for_adoption(found),
             (Stage::Claiming(claims), Fed::Written(results)) => self.claimed(claims, results),
             (Stage::Calling(called), Fed::Hook(result)) => self.called(called, result),
+            (Stage::CallingOlder(collecting), Fed::Hook(result)) => {
+                self.older_called(collecting, result)
+            }
+            (Stage::WritingRevisions(work, writes), Fed::Written(results)) => {
+                self.revisions_written(work, writes, results)
+            }
             (Stage::RemovingFinalizer(work), Fed::Written(results)) => {
                 self.finalizer_removed(work, results)
             }
@@ -195,6 +206,9 @@ impl SyncMachine {
             );
             claims.push(found);
         }
+        if let Some(revisions) = self.revision_scope() {
+            claims.push(revisions.claim(&selector, &self.revisions));
+        }
         self.selector = Some(selector);
         let changes = || claims.iter().flat_map(|claims| &claims.changes);
         if changes().next().is_none() {
@@ -248,22 +262,47 @@ impl SyncMachine {
         }
     }
 
+    /// `mine`: the claimed children of each rule, and last the revisions if any are kept.
     fn call(&mut self, hook: HookKind, mut mine: Vec<Vec<Arc<Object>>>) -> Step {
+        if self.controller.history.is_some() {
+            self.revisions = mine.pop().unwrap_or_default();
+        }
         for children in &mut mine {
             children
                 .sort_unstable_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
         }
-        let Some(called) = self.controller.hook(hook) else {
+        if self.controller.hook(hook).is_none() {
             return self.finish();
-        };
-        let finalizing = hook == HookKind::Finalize;
-        let body = self
-            .controller
-            .frame
-            .body(called.version, &self.parent, &mine, finalizing);
+        }
+        let body = self.request(hook, &self.parent, &mine);
         let inputs = self.hash_inputs(hook, &mine);
-        self.stage = Stage::Calling(Called { hook, inputs, mine });
-        Step::CallHook(HookCall { hook, body })
+        self.stage = Stage::Calling(Called {
+            hook,
+            inputs,
+            mine,
+            older: None,
+        });
+        Step::CallHook(HookCall {
+            hook,
+            body,
+            revision: None,
+        })
+    }
+
+    /// The body of a call: of the parent as it is, or as it was at another revision.
+    pub(super) fn request(
+        &self,
+        hook: HookKind,
+        parent: &Object,
+        mine: &[Vec<Arc<Object>>],
+    ) -> Vec<Bytes> {
+        let version = self
+            .controller
+            .hook(hook)
+            .map_or(Version::V1, |hook| hook.version);
+        let finalizing = hook == HookKind::Finalize;
+        let frame = &self.controller.frame;
+        frame.body(version, parent, mine, finalizing)
     }
 
     /// Hash of all that a request is made of.
@@ -271,7 +310,7 @@ impl SyncMachine {
         let mut hash = Xxh3::new();
         hash.update(hook.as_str().as_bytes());
         self.parent.hash_version(&mut hash);
-        for children in mine {
+        for children in mine.iter().chain([&self.revisions]) {
             hash.update(&(children.len() as u64).to_le_bytes());
             for child in children {
                 child.hash_version(&mut hash);
@@ -283,16 +322,23 @@ impl SyncMachine {
     fn called(&mut self, called: Called, result: HookResult) -> Step {
         match result {
             HookResult::Answer(bytes) => self.answered(called, &bytes),
+            result => self.not_answered(called.hook, result),
+        }
+    }
+
+    /// Ends the pass because a call of the hook came to nothing.
+    pub(super) fn not_answered(&mut self, hook: HookKind, result: HookResult) -> Step {
+        match result {
             HookResult::TooManyRequests { retry_after } => {
                 let requeue = retry_after.map_or(Requeue::Backoff, Requeue::After);
                 self.done(Verdict::Throttled, requeue)
             }
             HookResult::Failed(error) => {
-                let error = self.hook_error(called.hook, &error);
+                let error = self.hook_error(hook, &error);
                 self.report.sync_error(&error);
                 self.done(Verdict::HookFailed(error), Requeue::Backoff)
             }
-            HookResult::NoAuthority => self.no_authority(),
+            HookResult::NoAuthority | HookResult::Answer(_) => self.no_authority(),
         }
     }
 

@@ -22,6 +22,8 @@ pub(super) struct Report {
     pub(super) failures: Vec<String>,
     /// Something stands in the way that may go: come back with a backoff.
     pub(super) is_waiting: bool,
+    /// The hook was called for more than one revision.
+    pub(super) is_rolling: bool,
     /// The hook's `resyncAfterSeconds`.
     pub(super) resync: Option<Duration>,
     /// Hashes of the inputs and of the answer.
@@ -72,7 +74,8 @@ impl SyncMachine {
             (_, None) => Requeue::Await,
         };
         if let Some((inputs, answer)) = report.exchange {
-            let is_settled = verdict == Verdict::Unchanged && !report.is_waiting;
+            let is_settled =
+                verdict == Verdict::Unchanged && !report.is_waiting && !report.is_rolling;
             let pass = is_settled.then_some(Pass {
                 inputs,
                 answer,

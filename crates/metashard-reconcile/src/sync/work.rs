@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use metashard_api::{
-    hook::{Mode, SyncAnswer},
+    hook::{DecodeError, Mode, SyncAnswer},
     names::event,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::{Called, GUARD_CHILDREN, GUARD_DELAY, HookKind, Stage, Step, SyncMachine, Work};
@@ -40,27 +40,35 @@ impl SyncMachine {
         match self.decode(bytes, mode) {
             Ok((answer, decoration)) => {
                 self.report.exchange = Some(exchange);
-                self.work(called, answer, decoration, mode)
+                if self.rolls() {
+                    self.collect(called, answer, mode)
+                } else {
+                    self.work(called, answer, decoration, mode)
+                }
             }
-            Err(error) => {
-                let error = self.hook_error(called.hook, &chain(&error));
-                self.report.sync_error(&error);
-                self.done(Verdict::AnswerRefused(error), Requeue::Backoff)
-            }
+            Err(error) => self.refuse_unread(called.hook, &error),
         }
     }
 
+    pub(super) fn refuse_unread(&mut self, hook: HookKind, error: &DecodeError) -> Step {
+        let error = self.hook_error(hook, &chain(error));
+        self.report.sync_error(&error);
+        self.done(Verdict::AnswerRefused(error), Requeue::Backoff)
+    }
+
     /// Plans all that an answer asks for, before anything of it is written.
-    fn work(
+    pub(super) fn work(
         &mut self,
         called: Called,
         answer: SyncAnswer,
         mut decoration: Option<Decoration>,
         mode: Mode,
     ) -> Step {
-        let Called { hook, mine, .. } = called;
+        let Called {
+            hook, mine, older, ..
+        } = called;
         let SyncAnswer {
-            status,
+            mut status,
             children,
             resync_after,
             finalized,
@@ -69,7 +77,7 @@ impl SyncMachine {
         } = answer;
         let is_absent = children.is_none();
         let wanted = self.check(children.unwrap_or_default());
-        let wanted = match wanted {
+        let mut wanted = match wanted {
             Ok(wanted) => wanted,
             Err(refusal) => return self.refuse(refusal),
         };
@@ -80,6 +88,11 @@ impl SyncMachine {
             !self.parent.is_deleting()
         } else {
             finalize::manages_children(&self.controller, &self.parent)
+        };
+        let older = older.filter(|_| manages);
+        let revisions = match self.roll(older, &mine, &mut wanted.children, &mut status) {
+            Ok(revisions) => revisions,
+            Err(refusal) => return self.refuse(refusal),
         };
         let plan = if manages {
             self.plan(&mine, wanted.children)
@@ -94,18 +107,13 @@ impl SyncMachine {
         }
         self.tell(events, warnings, &wanted.unserved);
         self.report.resync = resync_after;
-        let status = match &mut decoration {
-            None => Some(status::wanted(status, self.parent.generation())),
-            Some(decoration) => {
-                decoration.finalized = finalized;
-                status.map(Value::Object)
-            }
-        };
+        let status = self.status_of(status, &mut decoration, finalized);
         let at_once = finalized && decoration.is_none();
         let work = Box::new(Work {
             plan,
             status,
             decoration,
+            revisions,
         });
         if at_once && self.parent.has_finalizer(&self.controller.finalizer) {
             let write = finalize::remove(
@@ -117,10 +125,26 @@ impl SyncMachine {
             self.stage = Stage::RemovingFinalizer(work);
             return Step::Write(vec![write]);
         }
-        self.delete(work)
+        self.write_revisions(work)
     }
 
-    fn check(&self, children: Vec<Value>) -> Result<answer::Wanted, Refusal> {
+    /// The status to be; `None`: it stays.
+    fn status_of(
+        &self,
+        given: Option<Map<String, Value>>,
+        decoration: &mut Option<Decoration>,
+        finalized: bool,
+    ) -> Option<Value> {
+        match decoration {
+            None => Some(status::wanted(given, self.parent.generation())),
+            Some(decoration) => {
+                decoration.finalized = finalized;
+                given.map(Value::Object)
+            }
+        }
+    }
+
+    pub(super) fn check(&self, children: Vec<Value>) -> Result<answer::Wanted, Refusal> {
         let Some(selector) = &self.selector else {
             return Ok(answer::Wanted::default());
         };
@@ -133,6 +157,10 @@ impl SyncMachine {
     }
 
     fn plan(&self, mine: &[Vec<Arc<Object>>], desired: Vec<answer::Desired>) -> Plan {
+        self.scope(mine).plan(desired)
+    }
+
+    pub(super) fn scope<'a>(&'a self, mine: &'a [Vec<Arc<Object>>]) -> children::Scope<'a> {
         children::Scope {
             controller: &self.controller,
             resource: &self.resource,
@@ -141,7 +169,6 @@ impl SyncMachine {
             candidates: &self.candidates,
             memory: &self.memory,
         }
-        .plan(desired)
     }
 
     fn refuse(&mut self, refusal: Refusal) -> Step {

@@ -6,3 +6,5 @@ mod model;
 mod properties;
 #[cfg(test)]
 mod recorded;
+#[cfg(test)]
+mod revisions;

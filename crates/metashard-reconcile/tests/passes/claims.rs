@@ -6,7 +6,7 @@ use metashard_reconcile::{
     memory::Memory,
     object::Object,
     requeue::Requeue,
-    sync::{Fed, Step, SyncInput, SyncMachine, Verdict},
+    sync::{Candidates, Fed, Step, SyncInput, SyncMachine, Verdict},
     write::{Purpose, WriteError},
 };
 use serde_json::{Value, json};
@@ -352,6 +352,7 @@ fn an_api_server_that_does_not_answer_the_read_is_a_failure() {
         resource: resource_of(&parent),
         parent,
         candidates,
+        revisions: Candidates::default(),
         memory,
     });
     assert!(matches!(machine.next(), Step::ReadParent));

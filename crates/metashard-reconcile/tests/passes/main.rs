@@ -17,6 +17,14 @@ mod properties;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
+mod revisions;
+#[cfg(test)]
+mod rolling;
+#[cfg(test)]
+mod rollouts;
+#[cfg(test)]
+mod rollouts_random;
+#[cfg(test)]
 mod status;
 #[cfg(test)]
 mod world;

@@ -2,7 +2,7 @@
 
 use metashard_reconcile::{
     memory::Memory,
-    sync::{HookKind, Step, SyncInput, SyncMachine},
+    sync::{Candidates, HookKind, Step, SyncInput, SyncMachine},
 };
 use serde_json::{Value, json};
 
@@ -36,6 +36,7 @@ fn a_request_has_controller_parent_children_related_and_finalizing_in_this_order
         resource: resource_of(&parent),
         parent,
         candidates,
+        revisions: Candidates::default(),
         memory: bench.memory,
     };
 
@@ -164,6 +165,7 @@ fn the_fixed_parts_of_a_request_are_allocated_once() {
                 resource: resource_of(&parent),
                 parent: std::sync::Arc::clone(&parent),
                 candidates: vec![],
+                revisions: Candidates::default(),
                 memory: Memory::default(),
             };
             let Step::CallHook(call) = SyncMachine::new(input).next() else {

@@ -13,8 +13,11 @@ use metashard_reconcile::{
 };
 use serde_json::{Value, json};
 
+use crate::rolling::revisions;
+
 pub(crate) const FOO: &str = "foos";
 pub(crate) const CONFIG: &str = "configmaps";
+pub(crate) const REVISION: &str = "controllerrevisions";
 
 /// What the world's discovery knows.
 pub(crate) fn resources() -> Vec<Arc<Resource>> {
@@ -33,6 +36,7 @@ pub(crate) fn resources() -> Vec<Arc<Resource>> {
         of("ex.io", "v1", "bigs", "Big", false, true),
         of("ex.io", "v1", "plains", "Plain", true, false),
         of("", "v1", CONFIG, "ConfigMap", true, false),
+        Arc::new(Resource::of_revisions()),
         of("", "v1", "secrets", "Secret", true, false),
         of("apps", "v1", "deployments", "Deployment", true, true),
         of("apps", "v1beta1", "deployments", "Deployment", true, true),
@@ -106,6 +110,7 @@ pub(crate) fn config(name: &str, data: &str) -> Value {
 
 type Key = (String, String, String);
 type Change = Box<dyn Fn(&mut Value)>;
+type Answers = Box<dyn Fn(&Value) -> Value>;
 type Event = Box<dyn FnMut(&mut World)>;
 
 /// The API server.
@@ -317,6 +322,12 @@ impl World {
         };
         controller.children.iter().map(of).collect()
     }
+
+    /// All objects of a resource.
+    pub(crate) fn all(&self, plural: &str) -> impl Iterator<Item = &Value> {
+        let of = self.objects.iter().filter(move |(key, _)| key.0 == plural);
+        of.map(|(_, object)| object)
+    }
 }
 
 /// The resource that an object is of.
@@ -365,6 +376,8 @@ pub(crate) struct Bench {
     pub(crate) parent: (&'static str, &'static str),
     /// What the hook answers.
     pub(crate) answer: HookResult,
+    /// What it answers to a request, if that matters.
+    pub(crate) answers: Option<Answers>,
     /// What the last pass did.
     pub(crate) calls: Vec<(HookKind, Value)>,
     pub(crate) writes: Vec<Write>,
@@ -388,6 +401,7 @@ impl Bench {
             memory: Memory::default(),
             parent: (FOO, "p"),
             answer: answer(&json!({"status": {}, "children": []})),
+            answers: None,
             calls: Vec::new(),
             writes: Vec::new(),
             reads: 0,
@@ -435,6 +449,7 @@ impl Bench {
         let mut machine = SyncMachine::new(SyncInput {
             controller: Arc::clone(&self.controller),
             resource: resource_of(&parent),
+            revisions: revisions(&self.world, &parent),
             parent,
             candidates,
             memory: std::mem::take(&mut self.memory),
@@ -456,9 +471,13 @@ impl Bench {
                         .object(self.parent.0, self.parent.1))));
                 }
                 Step::CallHook(call) => {
-                    let body = serde_json::from_slice(&call.body.concat()).unwrap();
+                    let body: Value = serde_json::from_slice(&call.body.concat()).unwrap();
+                    let result = match &self.answers {
+                        Some(of) => answer(&of(&body)),
+                        None => self.answer.clone(),
+                    };
                     self.calls.push((call.hook, body));
-                    machine.feed(Fed::Hook(self.answer.clone()));
+                    machine.feed(Fed::Hook(result));
                 }
                 Step::Done(mut outcome) => {
                     self.memory = std::mem::take(&mut outcome.memory);
