@@ -11,8 +11,8 @@ use super::{
     canary::Canary,
     fault::PARENT,
     support::{
-        ControllerBuilder, Kind, OWN_REPLICA, Objects, SECRET, Stage, THING, WITHIN, eventually,
-        shared,
+        CONFIG_MAP, ControllerBuilder, Kind, OWN_REPLICA, Objects, SECRET, Stage, THING, WITHIN,
+        config_map, eventually, shared,
     },
 };
 
@@ -58,7 +58,7 @@ impl Poor {
             all("metashard.io", "shardmaps"),
             rule("", "secrets", &["get", "create"]),
         ]);
-        bind_in(&client, &name, here).await?;
+        bind_in(&client, &name, &name, here).await?;
         let mut options = replica::Options::new(cluster, &name, &name)?
             .flags([format!("--target-label-selector={OWN_REPLICA}={name}").as_str()]);
         options.kubeconfig = cluster.kubeconfig(&name)?;
@@ -105,16 +105,21 @@ async fn bind(client: &kube::Client, user: &str, what: &str, rules: Value) -> an
     Ok(())
 }
 
-/// Gives `user` rights in the namespace of its name.
-async fn bind_in(client: &kube::Client, user: &str, rules: Value) -> anyhow::Result<()> {
+/// Gives `user` rights in a namespace.
+async fn bind_in(
+    client: &kube::Client,
+    namespace: &str,
+    user: &str,
+    rules: Value,
+) -> anyhow::Result<()> {
     let role = json!({ "metadata": { "name": user }, "rules": rules });
-    Objects::new(client, ROLE, user).create(role).await?;
+    Objects::new(client, ROLE, namespace).create(role).await?;
     let binding = json!({
         "metadata": { "name": user },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user },
         "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
     });
-    Objects::new(client, ROLE_BINDING, user)
+    Objects::new(client, ROLE_BINDING, namespace)
         .create(binding)
         .await?;
     Ok(())
@@ -153,4 +158,30 @@ async fn each_missing_right_is_told_by_verb_and_resource_and_holds_up_one_contro
     poor.grant(&["create", "update", "delete"]).await?;
     stage.objects(SECRET).appears("made").await?;
     watch.is_unharmed().await
+}
+
+#[tokio::test]
+async fn a_controller_that_may_read_one_secret_needs_no_right_to_others() -> anyhow::Result<()> {
+    let poor = Poor::start("one-secret").await?;
+    let stage = Stage::new("one-secret").await?;
+    let secret = json!({ "metadata": { "name": "hook" }, "stringData": { "token": "t" } });
+    stage.objects(SECRET).create(secret).await?;
+    let token = json!({ "name": "hook", "namespace": stage.namespace, "key": "token" });
+    let controller = stage.controller().child(CONFIG_MAP, "InPlace").edit(|it| {
+        it["spec"]["hooks"]["sync"]["webhook"]["authorization"] = json!({ "secretRef": token });
+    });
+    let controller = served_by(controller, &poor.name).apply().await?;
+
+    let text = format!("Secret {}/hook cannot be read: ", stage.namespace);
+    stage.event(&controller, event::CREATE_ERROR, &text).await?;
+    stage.condition(condition::ACCEPTED, "False").await?;
+
+    let mut right = rule("", "secrets", &["list", "watch"]);
+    right["resourceNames"] = json!(["hook"]);
+    bind_in(&poor.client, &stage.namespace, &poor.name, json!([right])).await?;
+    stage.condition(condition::ACCEPTED, "True").await?;
+    let spec = json!({ "children": [config_map("made", json!({}))] });
+    stage.parent(THING, PARENT, spec).await?;
+    stage.objects(CONFIG_MAP).appears("made").await?;
+    Ok(())
 }

@@ -121,7 +121,6 @@ async fn a_failing_hook_shows_on_parent_and_controller_until_it_works_again() ->
 /// What controllers may ask for and is not served yet: where it goes in the object, and what the refusal calls it.
 fn not_served(stage: &Stage) -> Vec<(&'static str, Value, &'static str)> {
     let hook = stage.hook.url("/other");
-    let ca = json!({ "secretRef": { "name": "ca", "namespace": stage.namespace } });
     vec![
         (
             "/spec/childResources/0/updateStrategy/method",
@@ -142,21 +141,6 @@ fn not_served(stage: &Stage) -> Vec<(&'static str, Value, &'static str)> {
             "/spec/hooks/customize",
             json!({ "webhook": { "url": hook } }),
             "hooks.customize",
-        ),
-        (
-            "/spec/hooks/sync/webhook/etag",
-            json!({ "enabled": true }),
-            "hooks.sync.webhook.etag",
-        ),
-        (
-            "/spec/hooks/sync/webhook/caBundle",
-            ca.clone(),
-            "hooks.sync.webhook.caBundle",
-        ),
-        (
-            "/spec/endpointConfigs",
-            json!([{ "host": "hooks.example", "caBundle": ca }]),
-            "endpointConfigs",
         ),
         (
             "/spec/serviceAccountRef",
@@ -223,13 +207,14 @@ async fn a_refused_controller_starts_once_its_spec_is_mended() -> anyhow::Result
     let stage = Stage::new("mended").await?;
     stage
         .controller()
-        .edit(|it| it["spec"]["hooks"]["sync"]["webhook"]["etag"] = json!({ "enabled": true }))
+        .edit(|it| it["spec"]["hooks"]["sync"]["webhook"]["url"] = "ftp://hook/".into())
         .apply()
         .await?;
     stage.parent(THING, "p", json!({})).await?;
     stage.condition("Accepted", "False").await?;
 
-    let mend = json!({ "spec": { "hooks": { "sync": { "webhook": { "etag": null } } } } });
+    let url = stage.hook.url("/sync");
+    let mend = json!({ "spec": { "hooks": { "sync": { "webhook": { "url": url } } } } });
     stage
         .objects(CONTROLLER)
         .patch(&stage.namespace, mend)

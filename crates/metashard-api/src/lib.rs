@@ -4,6 +4,7 @@
 
 pub mod crd;
 pub mod duration;
+pub mod endpoint;
 pub mod hook;
 pub mod id;
 pub mod names;

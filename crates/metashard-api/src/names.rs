@@ -164,6 +164,8 @@ pub mod reason {
     pub const CALL_FAILED: &str = "CallFailed";
     /// The last answer was refused.
     pub const ANSWER_REFUSED: &str = "AnswerRefused";
+    /// Certificates or credentials that a hook is to be called with are missing or cannot be used.
+    pub const ENDPOINT_NOT_RESOLVED: &str = "EndpointNotResolved";
     /// A worker owns the shard.
     pub const OWNED: &str = "Owned";
     /// Nobody owns the shard.
@@ -190,6 +192,10 @@ pub mod event {
     pub const CREATE_ERROR: &str = "CreateError";
     /// A sync failed.
     pub const SYNC_ERROR: &str = "SyncError";
+    /// Certificates or credentials of a running controller's hook are missing or cannot be used.
+    pub const ENDPOINT_NOT_RESOLVED: &str = "EndpointNotResolved";
+    /// A certificate that a hook is called with ends soon, or has ended.
+    pub const CERTIFICATE_EXPIRES: &str = "CertificateExpires";
     /// An answer has fields that are not known or repeated, or names no children at all.
     pub const ODD_ANSWER: &str = "OddAnswer";
     /// A desired child exists already and belongs to nobody or to another.

@@ -8,11 +8,12 @@ use crate::{
     v1alpha1::{
         Adoption, DeletionPolicy, ServiceAccountRef, Sharding, UpdateMethod,
         composite::{ChildResource, CompositeController, CompositeHooks},
-        webhook::Hook,
+        webhook::{EndpointConfig, Hook},
     },
 };
 
 mod decorator;
+mod security;
 mod webhook;
 
 pub use decorator::decorator;
@@ -126,13 +127,13 @@ pub fn composite(controller: &CompositeController) -> Vec<Finding> {
         ));
     }
     child_resources(&spec.child_resources, &mut findings);
-    hooks(spec.hooks.as_ref(), &mut findings);
+    hooks(spec.hooks.as_ref(), &spec.endpoint_configs, &mut findings);
     service_account(spec.service_account_ref.as_ref(), &mut findings);
     sharding(spec.sharding.as_ref(), &mut findings);
     findings
 }
 
-fn hooks(hooks: Option<&CompositeHooks>, findings: &mut Vec<Finding>) {
+fn hooks(hooks: Option<&CompositeHooks>, configs: &[EndpointConfig], findings: &mut Vec<Finding>) {
     let Some(hooks) = hooks else {
         findings.push(no_hooks());
         return;
@@ -142,7 +143,7 @@ fn hooks(hooks: Option<&CompositeHooks>, findings: &mut Vec<Finding>) {
         ("spec.hooks.finalize", hooks.finalize.as_ref()),
         ("spec.hooks.customize", hooks.customize.as_ref()),
     ];
-    called_hooks(called, findings);
+    called_hooks(called, configs, findings);
     let never_called = [
         ("spec.hooks.preUpdateChild", &hooks.pre_update_child),
         ("spec.hooks.postUpdateChild", &hooks.post_update_child),
@@ -166,8 +167,12 @@ fn no_hooks() -> Finding {
     )
 }
 
-/// The hooks that are called, the sync hook first.
-fn called_hooks(hooks: [(&str, Option<&Hook>); 3], findings: &mut Vec<Finding>) {
+/// The hooks that are called, the sync hook first, and the configurations of their endpoints.
+fn called_hooks(
+    hooks: [(&str, Option<&Hook>); 3],
+    configs: &[EndpointConfig],
+    findings: &mut Vec<Finding>,
+) {
     let [(_, sync), ..] = hooks;
     if sync.is_none_or(|hook| hook.webhook.is_none()) {
         findings.push(Finding::invalid(
@@ -181,6 +186,10 @@ fn called_hooks(hooks: [(&str, Option<&Hook>); 3], findings: &mut Vec<Finding>) 
             webhook::check(field, hook, findings);
         }
     }
+    let called = hooks
+        .into_iter()
+        .filter_map(|(_, hook)| hook?.webhook.as_ref());
+    security::configs(configs, &called.collect::<Vec<_>>(), findings);
 }
 
 fn child_resources(children: &[ChildResource], findings: &mut Vec<Finding>) {

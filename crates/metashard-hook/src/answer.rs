@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use metashard_reconcile::sync::HookResult;
 use tokio::time::timeout;
 
-use crate::{Error, connection::Connection, retry_after};
+use crate::{Error, connection::Connection, etag::Tagged, retry_after};
 
 /// Longest body of a good answer.
 pub(crate) const MAX_BODY: usize = 8 * 1024 * 1024;
@@ -37,21 +37,27 @@ pub(crate) enum Unread {
 }
 
 /// Reads the rest of an answer that is no redirect. A broken connection is left to the caller to explain.
+/// `sent` is the former answer whose tag the request carried.
 pub(crate) async fn read(
     connection: &mut Connection,
     response: Response<Incoming>,
+    sent: Option<&Tagged>,
     wall: SystemTime,
 ) -> Result<Answer, hyper::Error> {
     let (head, body) = response.into_parts();
-    match head.status {
-        StatusCode::OK => good(connection, &head.headers, body).await,
-        StatusCode::TOO_MANY_REQUESTS => Ok(Answer {
+    match (head.status, sent) {
+        (StatusCode::NOT_MODIFIED | StatusCode::PRECONDITION_FAILED, Some(former)) => Ok(Answer {
+            is_read: drain(connection, body).await,
+            result: Ok(HookResult::Answer(former.body.clone())),
+        }),
+        (StatusCode::OK, _) => good(connection, &head.headers, body).await,
+        (StatusCode::TOO_MANY_REQUESTS, _) => Ok(Answer {
             is_read: drain(connection, body).await,
             result: Ok(HookResult::TooManyRequests {
                 retry_after: retry_after_of(&head.headers, wall),
             }),
         }),
-        status => {
+        (status, _) => {
             let (body, is_read) = shown(connection, &head.headers, body).await;
             Ok(Answer {
                 is_read,

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Response, header::LOCATION};
+use http::{
+    HeaderValue, Method, Response, StatusCode,
+    header::{ETAG, LOCATION},
+};
 use hyper::body::Incoming;
 use metashard_api::id::{Epoch, ShardId};
 use metashard_reconcile::sync::HookResult;
@@ -15,7 +18,8 @@ use crate::{
     Endpoint, Error, Metrics, Target,
     answer::{self, Answer},
     connection::{Connection, Trace, Unanswered},
-    endpoint::{Origin, Ownership, Place},
+    endpoint::{Carried, Origin, Place, Secured},
+    etag::{Tagged, Tags},
     metrics::Key,
     pool::{Open, Pool},
     redirect::{self, MAX_REQUESTS},
@@ -33,14 +37,34 @@ use crate::{
 pub struct Invoker {
     clock: Clock,
     metrics: Metrics,
-    system_roots: SystemRoots,
+    system_roots: Arc<SystemRoots>,
+}
+
+/// What a hook is asked.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The JSON body, as pieces that are sent as they are, one after the other.
+    pub body: Vec<Bytes>,
+    /// The shard of the ownership under which the hook is called; it is told in a header, as is the epoch.
+    pub shard: ShardId,
+    /// The epoch of that ownership.
+    pub epoch: Epoch,
+    /// Names what the question is about, among all questions that this endpoint is ever asked: the uid of the parent, and
+    /// the revision if there are several. A former answer is used only for the same.
+    pub about: &'a str,
 }
 
 /// A request that may have to be made more than once.
 struct Call<'a> {
     endpoint: &'a Endpoint,
-    ownership: Ownership,
+    /// The same for all of it, whatever is replaced meanwhile.
+    secured: Arc<Secured>,
+    shard: ShardId,
+    epoch: Epoch,
+    about: &'a str,
     rope: Rope,
+    /// The former answer, whose tag is sent.
+    former: Option<Tagged>,
 }
 
 impl Invoker {
@@ -49,7 +73,7 @@ impl Invoker {
         Self {
             clock,
             metrics,
-            system_roots: SystemRoots::default(),
+            system_roots: Arc::default(),
         }
     }
 
@@ -60,39 +84,44 @@ impl Invoker {
     ///
     /// If the URL cannot be called. Only a change of the controller can help.
     pub fn endpoint(&self, target: Target) -> Result<Endpoint, url::Error> {
-        let place = Place::new(target.url)?;
-        Ok(Endpoint {
-            series: self.metrics.series(Key {
-                hook: target.hook,
-                url: place.url.to_string(),
-                controller_name: target.controller_name,
-                controller_kind: target.controller_kind,
-            }),
+        let place = Place::new(target.url.clone())?;
+        let series = self.metrics.series(Key {
+            hook: target.hook,
+            url: place.url.to_string(),
+            controller_name: target.controller_name.clone(),
+            controller_kind: target.controller_kind,
+        });
+        Ok(Endpoint::new(
+            target,
             place,
-            timeout: target.timeout,
-            tls: target.tls,
-            pool: Pool::new(self.clock.clone()),
-        })
+            Pool::new(self.clock.clone()),
+            series,
+            Arc::clone(&self.system_roots),
+        ))
     }
 
-    /// Calls a hook once: POSTs `body`, whose pieces are sent as they are, one after the other.
+    /// Calls a hook once, by POST.
     ///
-    /// `shard` and `epoch` tell the hook under which ownership it is called, in headers.
     /// There is one second try, at once, if a connection that had been kept open turns out to be closed.
     /// The result comes within the endpoint's time-out. Dropping the future ends the call; over HTTP/1.1 the hook sees
     /// its connection closed, over HTTP/2 its stream reset.
-    pub async fn call(
-        &self,
-        endpoint: &Endpoint,
-        body: Vec<Bytes>,
-        shard: ShardId,
-        epoch: Epoch,
-    ) -> HookResult {
+    pub async fn call(&self, endpoint: &Endpoint, request: Request<'_>) -> HookResult {
+        let Some(secured) = endpoint.secured() else {
+            return HookResult::Failed(log::chain(&Error::NotSecured));
+        };
         let _in_flight = endpoint.series.begin();
+        let former = endpoint
+            .tags
+            .as_ref()
+            .and_then(|tags| tags.get(request.about, self.clock.now().mono));
         let call = Call {
             endpoint,
-            ownership: Ownership { shard, epoch },
-            rope: body.into(),
+            secured,
+            shard: request.shard,
+            epoch: request.epoch,
+            about: request.about,
+            rope: request.body.into(),
+            former,
         };
         let limit = endpoint.timeout;
         let result = match timeout(limit, self.exchange(&call)).await {
@@ -121,9 +150,15 @@ impl Invoker {
             let next = redirect::repeat(response.status())
                 .and_then(|repeat| Some((repeat, response.headers().get(LOCATION)?)));
             let Some((repeat, location)) = next else {
-                let read = answer::read(&mut open.connection, response, self.clock.wall()).await;
+                let fresh = call.fresh_tag(&response);
+                let former = call.former.as_ref();
+                let wall = self.clock.wall();
+                let read = answer::read(&mut open.connection, response, former, wall).await;
                 let Answer { result, is_read } =
                     read.map_err(|source| broken(method, place, source))?;
+                if let (Some((tags, tag)), Ok(HookResult::Answer(body))) = (fresh, &result) {
+                    tags.put(call.about, tag.as_ref(), body, self.clock.now().mono);
+                }
                 if is_read {
                     endpoint.pool.put(open);
                 }
@@ -158,7 +193,7 @@ impl Invoker {
                 Err(unanswered) => return Err(broken(method.clone(), place, unanswered.error)),
             }
         }
-        let mut open = self.open(call.endpoint, &place.origin).await?;
+        let mut open = self.open(call, &place.origin).await?;
         if let Some(shared) = open.share() {
             pool.put(shared);
         }
@@ -181,7 +216,7 @@ impl Invoker {
             call.rope.clone().into()
         };
         let begin = self.clock.now().mono;
-        let request = place.request(connection, method.clone(), body, call.ownership);
+        let request = place.request(connection, method.clone(), body, call.carried(place));
         let response = connection.send(request).await?;
         let after = self.clock.now().mono.since(begin);
         let series = &call.endpoint.series;
@@ -189,25 +224,26 @@ impl Invoker {
         Ok(response)
     }
 
-    async fn open(&self, endpoint: &Endpoint, origin: &Arc<Origin>) -> Result<Open, Error> {
-        let tls = self.tls_for(endpoint, origin)?;
+    async fn open(&self, call: &Call<'_>, origin: &Arc<Origin>) -> Result<Open, Error> {
+        let tls = self.tls_for(&call.secured, origin)?;
         let trace = Trace {
             clock: &self.clock,
-            series: &endpoint.series,
+            series: &call.endpoint.series,
         };
         Ok(Open {
             connection: Connection::open(origin, tls.as_ref(), &trace).await?,
             origin: Arc::clone(origin),
             opened: self.clock.now().mono,
+            generation: call.secured.generation,
         })
     }
 
     fn tls_for(
         &self,
-        endpoint: &Endpoint,
+        secured: &Secured,
         origin: &Origin,
     ) -> Result<Option<Arc<ClientConfig>>, Error> {
-        match &endpoint.tls {
+        match &secured.security.tls {
             _ if !origin.secure => Ok(None),
             Some(tls) => Ok(Some(Arc::clone(tls))),
             None => self.system_roots.config().map(Some),
@@ -215,7 +251,31 @@ impl Invoker {
     }
 }
 
-fn follow(from: &Place, location: &http::HeaderValue) -> Result<Place, Error> {
+impl<'a> Call<'a> {
+    fn carried(&self, place: &Place) -> Carried<'_> {
+        // A redirect to another server gets no credentials.
+        let is_own = place.origin == self.endpoint.place.origin;
+        Carried {
+            shard: self.shard,
+            epoch: self.epoch,
+            authorization: self
+                .secured
+                .security
+                .authorization
+                .as_ref()
+                .filter(|_| is_own),
+            tag: self.former.as_ref().map(|former| &former.tag),
+        }
+    }
+
+    /// The tag of a good answer, and where it is to be kept.
+    fn fresh_tag(&self, response: &Response<Incoming>) -> Option<(&'a Tags, Option<HeaderValue>)> {
+        let tags = self.endpoint.tags.as_ref()?;
+        (response.status() == StatusCode::OK).then(|| (tags, response.headers().get(ETAG).cloned()))
+    }
+}
+
+fn follow(from: &Place, location: &HeaderValue) -> Result<Place, Error> {
     location
         .to_str()
         .ok()

@@ -1,18 +1,28 @@
 //! One hook of one controller, ready to be called.
 
+mod secured;
+
 use std::{fmt, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwapOption;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
-    header::{ACCEPT_ENCODING, CONTENT_TYPE, HOST, USER_AGENT},
+    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, IF_NONE_MATCH, USER_AGENT},
     uri::PathAndQuery,
 };
-use metashard_api::id::{ControllerKind, Epoch, ShardId};
+use metashard_api::{
+    endpoint::Demand,
+    id::{ControllerKind, Epoch, ShardId},
+    v1alpha1::webhook::Etag,
+};
 use metashard_reconcile::sync::HookKind;
 use metashard_runtime::build_info;
-use rustls::ClientConfig;
 
-use crate::{connection::Connection, metrics::Series, pool::Pool, rope::RopeBody, url};
+pub(crate) use self::secured::Secured;
+use crate::{
+    connection::Connection, etag::Tags, expiry::DaysLeft, metrics::Series, pool::Pool,
+    rope::RopeBody, tls::SystemRoots, url,
+};
 
 const SHARD: HeaderName = HeaderName::from_static("x-metashard-shard");
 const EPOCH: HeaderName = HeaderName::from_static("x-metashard-epoch");
@@ -30,9 +40,10 @@ pub struct Target {
     pub url: Uri,
     /// Longest time for one call, everything included: see [`crate::url::timeout`].
     pub timeout: Duration,
-    /// For https: whom to trust, what to show, ALPN. `None`: the certificates of the system.
-    /// One configuration must not be shared by controllers of different tenants, since it resumes sessions.
-    pub tls: Option<Arc<ClientConfig>>,
+    /// Certificates and credentials. `None`: the system's certificates are trusted, and nothing is shown.
+    pub security: Option<Demand>,
+    /// Re-use of former answers.
+    pub etag: Option<Etag>,
 }
 
 /// One hook of one controller, with its own connections. Dropping it closes those that are idle, and takes its metrics
@@ -41,9 +52,16 @@ pub struct Target {
 pub struct Endpoint {
     pub(crate) place: Place,
     pub(crate) timeout: Duration,
-    pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) series: Arc<Series>,
+    /// Former answers, if the hook is to be asked with their tags.
+    pub(crate) tags: Option<Tags>,
+    hook: HookKind,
+    demand: Option<Demand>,
+    /// What `demand` came to. `None` until it has been read for the first time.
+    secured: ArcSwapOption<Secured>,
+    system_roots: Arc<SystemRoots>,
+    days_left: DaysLeft,
 }
 
 /// Where a URL leads, with all that its requests have in common.
@@ -64,14 +82,45 @@ pub(crate) struct Origin {
     pub(crate) port: u16,
 }
 
-/// The ownership under which a call is made.
+/// What the requests of one call carry beside the body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ownership {
+pub(crate) struct Carried<'a> {
+    /// The ownership under which the call is made.
     pub(crate) shard: ShardId,
     pub(crate) epoch: Epoch,
+    /// Value of `Authorization`.
+    pub(crate) authorization: Option<&'a HeaderValue>,
+    /// Tag of the former answer.
+    pub(crate) tag: Option<&'a HeaderValue>,
 }
 
 impl Endpoint {
+    pub(crate) fn new(
+        target: Target,
+        place: Place,
+        pool: Arc<Pool>,
+        series: Arc<Series>,
+        system_roots: Arc<SystemRoots>,
+    ) -> Self {
+        Self {
+            place,
+            timeout: target.timeout,
+            pool,
+            tags: Tags::new(target.etag.as_ref()),
+            hook: target.hook,
+            secured: ArcSwapOption::new(target.security.is_none().then(Arc::<Secured>::default)),
+            demand: target.security,
+            system_roots,
+            days_left: series.days_left(),
+            series,
+        }
+    }
+
+    /// Which hook it is.
+    pub const fn hook(&self) -> HookKind {
+        self.hook
+    }
+
     /// Where it is.
     pub fn url(&self) -> &Uri {
         &self.place.url
@@ -128,11 +177,20 @@ impl Place {
         connection: &Connection,
         method: Method,
         body: RopeBody,
-        ownership: Ownership,
+        carried: Carried<'_>,
     ) -> Request<RopeBody> {
         let mut headers = self.headers.clone();
-        headers.insert(SHARD, ownership.shard.0.into());
-        headers.insert(EPOCH, ownership.epoch.0.into());
+        headers.insert(SHARD, carried.shard.0.into());
+        headers.insert(EPOCH, carried.epoch.0.into());
+        let more = [
+            (AUTHORIZATION, carried.authorization),
+            (IF_NONE_MATCH, carried.tag),
+        ];
+        for (name, value) in more {
+            if let Some(value) = value {
+                headers.insert(name, value.clone());
+            }
+        }
         if method == Method::GET {
             headers.remove(CONTENT_TYPE);
         }

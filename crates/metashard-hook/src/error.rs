@@ -96,6 +96,9 @@ pub enum Error {
         /// The beginning of the body.
         body: String,
     },
+    /// Certificates and credentials have not been read yet.
+    #[error("http error: certificates and credentials have not been read yet")]
+    NotSecured,
     /// Certificates for https could not be set up.
     #[error("http error: set up TLS")]
     Tls {
@@ -121,6 +124,7 @@ impl Error {
             | Self::Encoded { .. }
             | Self::TooLarge { .. }
             | Self::Status { .. }
+            | Self::NotSecured
             | Self::Tls { .. } => false,
         }
     }

@@ -7,18 +7,22 @@ mod client;
 mod connection;
 mod endpoint;
 mod error;
+mod etag;
+mod expiry;
 mod metrics;
 mod pool;
 mod redirect;
 pub mod retry_after;
 mod rope;
+mod security;
 mod tls;
 pub mod url;
 
-pub use client::Invoker;
+pub use client::{Invoker, Request};
 pub use endpoint::{Endpoint, Target};
 pub use error::Error;
 pub use metrics::Metrics;
+pub use security::{Certificate, Found, Role};
 
 #[cfg(test)]
 mod tests;

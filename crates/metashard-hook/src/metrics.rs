@@ -18,6 +18,8 @@ use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
 
+use crate::expiry::{DaysLeft, Gauges};
+
 const REQUEST_BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
@@ -68,6 +70,7 @@ pub(crate) enum Event {
 struct Shared {
     sync: Family,
     finalize: Family,
+    certificates: Gauges,
     live: Mutex<BTreeMap<Key, Weak<Series>>>,
 }
 
@@ -91,6 +94,7 @@ impl Metrics {
         Ok(Self(Arc::new(Shared {
             sync: Family::register(registry, HookKind::Sync)?,
             finalize: Family::register(registry, HookKind::Finalize)?,
+            certificates: Gauges::register(registry)?,
             live: Mutex::new(BTreeMap::new()),
         })))
     }
@@ -196,6 +200,14 @@ impl Key {
 }
 
 impl Series {
+    /// Where the days left to the hook's certificates are shown.
+    pub(crate) fn days_left(&self) -> DaysLeft {
+        let key = &self.key;
+        let kind = key.controller_kind.as_str();
+        let labels = [&key.controller_name, kind, key.hook.as_str()];
+        self.shared.certificates.days_left(labels)
+    }
+
     /// Counts a call as in flight until the guard is dropped.
     pub(crate) fn begin(&self) -> InFlight<'_> {
         self.in_flight.inc();

@@ -31,6 +31,8 @@ struct State {
     idle: Vec<Idle>,
     /// Whether a task looks after the idle ones.
     swept: bool,
+    /// Connections of other generations are not taken back.
+    generation: u64,
 }
 
 struct Idle {
@@ -43,6 +45,8 @@ pub(crate) struct Open {
     pub(crate) connection: Connection,
     pub(crate) origin: Arc<Origin>,
     pub(crate) opened: MonoTime,
+    /// Of the TLS material that it was made with.
+    pub(crate) generation: u64,
 }
 
 impl Pool {
@@ -87,6 +91,9 @@ impl Pool {
         }
         let since = self.clock.now().mono;
         let mut state = self.state.lock();
+        if open.generation != state.generation {
+            return;
+        }
         let is_there = is_shared
             && state
                 .idle
@@ -108,6 +115,17 @@ impl Pool {
     /// Closes all idle connections: one has shown that what is at the other end is gone.
     pub(crate) fn clear(&self) {
         let idle = std::mem::take(&mut self.state.lock().idle);
+        // Closed without holding the lock.
+        drop(idle);
+    }
+
+    /// From now on connections have to be of `generation`: idle ones are closed, and those in use when they are put back.
+    pub(crate) fn renew(&self, generation: u64) {
+        let idle = {
+            let mut state = self.state.lock();
+            state.generation = generation;
+            std::mem::take(&mut state.idle)
+        };
         // Closed without holding the lock.
         drop(idle);
     }
@@ -146,6 +164,7 @@ impl Open {
             connection: Connection::Http2(http2.clone()),
             origin: Arc::clone(&self.origin),
             opened: self.opened,
+            generation: self.generation,
         })
     }
 }

@@ -4,7 +4,10 @@ mod answers;
 mod connections;
 mod encrypted;
 mod redirects;
+mod secure_hook;
+mod secured;
 mod server;
+mod tags;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +19,7 @@ use metashard_runtime::clock::Clock;
 use prometheus::Registry;
 
 use self::server::{Reply, Server};
-use crate::{Endpoint, Invoker, Metrics, Target};
+use crate::{Endpoint, Found, Invoker, Metrics, Request, Target};
 
 /// Longer than any test takes: a call that ends by this limit fails its test by its result.
 const AMPLE: Duration = Duration::from_secs(30);
@@ -37,6 +40,8 @@ impl Caller {
         let registry = Registry::new();
         let invoker = Invoker::new(clock, Metrics::register(&registry).unwrap());
         let endpoint = invoker.endpoint(target).unwrap();
+        // Of those that need no object, at once.
+        drop(endpoint.secure(&|_| Found::Missing));
         Self {
             invoker,
             endpoint,
@@ -57,9 +62,17 @@ impl Caller {
     }
 
     async fn call_with(&self, body: Vec<Bytes>) -> HookResult {
-        self.invoker
-            .call(&self.endpoint, body, ShardId(7), Epoch(42))
-            .await
+        self.call_about("uid", body).await
+    }
+
+    async fn call_about(&self, about: &str, body: Vec<Bytes>) -> HookResult {
+        let request = Request {
+            body,
+            shard: ShardId(7),
+            epoch: Epoch(42),
+            about,
+        };
+        self.invoker.call(&self.endpoint, request).await
     }
 
     fn in_flight(&self) -> f64 {
@@ -80,7 +93,8 @@ fn target(url: &str) -> Target {
         hook: HookKind::Sync,
         url: url.parse::<Uri>().unwrap(),
         timeout: AMPLE,
-        tls: None,
+        security: None,
+        etag: None,
     }
 }
 

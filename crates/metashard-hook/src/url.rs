@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use http::{Uri, uri::InvalidUri};
 use metashard_api::{
-    duration,
-    v1alpha1::webhook::{DEFAULT_SERVICE_PORT, DEFAULT_TIMEOUT, ServiceReference, Webhook},
+    duration, endpoint,
+    v1alpha1::webhook::{DEFAULT_TIMEOUT, ServiceReference, Webhook},
 };
-
-/// Port of an https Service where none is given.
-const DEFAULT_HTTPS_PORT: i32 = 443;
 
 /// A webhook spec names no place that can be called.
 #[derive(Debug, thiserror::Error)]
@@ -56,11 +53,10 @@ pub enum Error {
 ///
 /// If the spec names no place that can be called. Only a change of the controller can help.
 pub fn resolve(webhook: &Webhook) -> Result<Uri, Error> {
-    let text = match (&webhook.url, &webhook.service, &webhook.path) {
-        (Some(url), _, _) => url.clone(),
-        (None, Some(service), Some(path)) => of_service(service, path)?,
-        _ => return Err(Error::Missing),
-    };
+    let text = endpoint::url_of(webhook).ok_or(Error::Missing)?;
+    if webhook.url.is_none() {
+        check_service(webhook.service.as_ref())?;
+    }
     let url: Uri = match text.parse() {
         Ok(url) => url,
         Err(source) => return Err(Error::Malformed { url: text, source }),
@@ -78,23 +74,13 @@ pub fn timeout(webhook: &Webhook) -> Duration {
         .unwrap_or(DEFAULT_TIMEOUT)
 }
 
-fn of_service(service: &ServiceReference, path: &str) -> Result<String, Error> {
-    let ServiceReference {
-        name,
-        namespace,
-        port,
-        protocol,
-    } = service;
-    if name.is_empty() || namespace.is_empty() {
-        return Err(Error::IncompleteService);
+fn check_service(service: Option<&ServiceReference>) -> Result<(), Error> {
+    match service {
+        Some(service) if service.name.is_empty() || service.namespace.is_empty() => {
+            Err(Error::IncompleteService)
+        }
+        _ => Ok(()),
     }
-    let protocol = protocol.as_deref().unwrap_or("http");
-    let port = port.unwrap_or(if protocol.eq_ignore_ascii_case("https") {
-        DEFAULT_HTTPS_PORT
-    } else {
-        DEFAULT_SERVICE_PORT
-    });
-    Ok(format!("{protocol}://{name}.{namespace}:{port}{path}"))
 }
 
 /// Refuses what parses but cannot be called.

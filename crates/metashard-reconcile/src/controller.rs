@@ -10,6 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use metashard_api::{
+    endpoint::Demand,
     hook::{Mode, Version},
     id::{ControllerKind, ControllerUid},
     names::{ANNOTATION_DECORATOR, reason},
@@ -125,6 +126,8 @@ pub struct Hook {
     pub mode: Mode,
     /// Where it is reached.
     pub webhook: Webhook,
+    /// Certificates and credentials that it is called with.
+    pub security: Option<Demand>,
 }
 
 /// Why a controller cannot be run. Each finding names the field and what to do.

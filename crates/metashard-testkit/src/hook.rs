@@ -16,9 +16,11 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 mod answer;
+mod secure;
 mod server;
 
 pub use answer::Answer;
+pub use secure::{Authority, Pair, Tls};
 
 type Handler = dyn Fn(&Call) -> Answer + Send + Sync;
 
@@ -37,6 +39,8 @@ pub struct Call {
     pub received: Instant,
     /// When the answer was ready to be sent; `None` while the caller waits, and for ever if it went away.
     pub answered: Option<Instant>,
+    /// Whether the caller has shown a certificate that the hook accepts.
+    pub has_certificate: bool,
     /// Number of the connection that it came by, from 0 in the order of their opening.
     pub connection: u64,
 }
@@ -44,6 +48,7 @@ pub struct Call {
 /// An HTTP server on loopback with a thread of its own; gone when it is dropped.
 pub struct FakeHook {
     address: SocketAddr,
+    is_secure: bool,
     shared: Arc<Shared>,
     /// Taken to stop the server.
     stop: Option<oneshot::Sender<()>>,
@@ -82,6 +87,26 @@ impl FakeHook {
         port: u16,
         handler: impl Fn(&Call) -> Answer + Send + Sync + 'static,
     ) -> anyhow::Result<Self> {
+        Self::serve(port, None, handler)
+    }
+
+    /// As [`FakeHook::start`], at an https URL.
+    ///
+    /// # Errors
+    /// As [`FakeHook::start`].
+    pub fn start_secure(
+        tls: &Tls,
+        handler: impl Fn(&Call) -> Answer + Send + Sync + 'static,
+    ) -> anyhow::Result<Self> {
+        Self::serve(0, Some(tls.clone()), handler)
+    }
+
+    fn serve(
+        port: u16,
+        tls: Option<Tls>,
+        handler: impl Fn(&Call) -> Answer + Send + Sync + 'static,
+    ) -> anyhow::Result<Self> {
+        let is_secure = tls.is_some();
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .with_context(|| format!("listen on port {port}"))?;
         let address = listener.local_addr().context("read the hook's address")?;
@@ -97,13 +122,14 @@ impl FakeHook {
             .enable_all()
             .build()
             .context("make a runtime for the hook")?;
-        let server = server::serve(listener, Arc::clone(&shared), stopped);
+        let server = server::serve(listener, tls, Arc::clone(&shared), stopped);
         let thread = thread::Builder::new()
             .name("fake-hook".to_owned())
             .spawn(move || runtime.block_on(server))
             .context("start the hook's thread")?;
         Ok(Self {
             address,
+            is_secure,
             shared,
             stop: Some(stop),
             thread: Some(thread),
@@ -128,9 +154,13 @@ impl FakeHook {
         Ok(hook)
     }
 
-    /// URL of `path` (which begins with `/`) on this hook.
+    /// URL of `path` (which begins with `/`) on this hook: at `localhost` if it is secure.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        if self.is_secure {
+            format!("https://localhost:{}{path}", self.address.port())
+        } else {
+            format!("http://{}{path}", self.address)
+        }
     }
 
     /// The port that it listens on.

@@ -29,6 +29,12 @@ struct Changes {
     some: Notify,
 }
 
+/// Counts one controller as changed, whatever happens in a view.
+struct Marker {
+    name: ControllerName,
+    changes: Arc<Changes>,
+}
+
 struct Follower {
     kind: ControllerKind,
     changes: Arc<Changes>,
@@ -65,6 +71,14 @@ impl Catalog {
         view.get(None, name)
     }
 
+    /// A subscriber for views of what the controller `name` depends on: with each event the controller counts as changed.
+    pub(crate) fn marker(&self, name: &ControllerName) -> Arc<dyn Subscriber> {
+        Arc::new(Marker {
+            name: name.clone(),
+            changes: Arc::clone(&self.changes),
+        })
+    }
+
     /// The names that changed since the last call; waits until there is one. Dropping the future loses nothing.
     pub(crate) async fn changed(&self) -> BTreeSet<ControllerName> {
         loop {
@@ -85,8 +99,19 @@ impl Subscriber for Follower {
             Event::Deleted { old } => old,
             Event::Synced => return,
         };
-        let name = (self.kind, object.name().into());
-        self.changes.names.lock().insert(name);
-        self.changes.some.notify_one();
+        self.changes.add((self.kind, object.name().into()));
+    }
+}
+
+impl Subscriber for Marker {
+    fn on_event(&self, _event: Event) {
+        self.changes.add(self.name.clone());
+    }
+}
+
+impl Changes {
+    fn add(&self, name: ControllerName) {
+        self.names.lock().insert(name);
+        self.some.notify_one();
     }
 }

@@ -1,15 +1,16 @@
 //! The hooks of one controller, resolved once.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use metashard_fleet::worker::Authority;
-use metashard_hook::{Endpoint, Target, url};
+use metashard_hook::{Endpoint, Request, Target, url};
+use metashard_kube::{identity::Identity, informer::Subscriber};
 use metashard_reconcile::{
     controller::{Controller, Hook},
     sync::{HookCall, HookKind, HookResult},
 };
 
-use crate::context::Context;
+use crate::{context::Context, security::Security};
 
 /// The hooks of one controller.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Hooks {
     context: Arc<Context>,
     sync: Option<Endpoint>,
     finalize: Option<Endpoint>,
+    /// What they are called with, where that is not the same for all controllers.
+    security: Option<Security>,
 }
 
 /// Why a hook cannot be called, whatever happens to its server.
@@ -41,12 +44,40 @@ impl Hooks {
         Ok(Self {
             sync: endpoint(HookKind::Sync)?,
             finalize: endpoint(HookKind::Finalize)?,
+            security: None,
             context: Arc::clone(context),
         })
     }
 
+    /// All that are called.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> + Clone {
+        [&self.sync, &self.finalize].into_iter().flatten()
+    }
+
+    /// Begins to follow what they are called with, with the rights of `identity`. `subscriber` is told of changes.
+    pub(crate) fn follow(&mut self, identity: &Identity, subscriber: &Arc<dyn Subscriber>) {
+        let informers = &self.context.informers;
+        self.security = Security::open(self.endpoints(), identity, informers, subscriber);
+    }
+
+    /// What they are called with, where that is not the same for all controllers.
+    pub(crate) fn security(&self) -> Option<&Security> {
+        self.security.as_ref()
+    }
+
+    /// Whether each of them can be called.
+    pub(crate) fn are_ready(&self) -> bool {
+        self.endpoints().all(Endpoint::is_ready)
+    }
+
     /// Calls a hook in the name of `authority`'s ownership. Dropping the future ends the call.
-    pub(crate) async fn call(&self, call: HookCall, authority: &Authority) -> HookResult {
+    /// `parent` is the uid of the parent that it is about.
+    pub(crate) async fn call(
+        &self,
+        call: HookCall,
+        parent: &str,
+        authority: &Authority,
+    ) -> HookResult {
         let endpoint = match call.hook {
             HookKind::Sync => &self.sync,
             HookKind::Finalize => &self.finalize,
@@ -54,10 +85,17 @@ impl Hooks {
         let Some(endpoint) = endpoint else {
             return HookResult::Failed(format!("{} hook not defined", call.hook.as_str()));
         };
-        self.context
-            .invoker
-            .call(endpoint, call.body, authority.shard(), authority.epoch())
-            .await
+        let about = match &call.revision {
+            None => Cow::Borrowed(parent),
+            Some(revision) => Cow::Owned(format!("{parent}/{revision}")),
+        };
+        let request = Request {
+            body: call.body,
+            shard: authority.shard(),
+            epoch: authority.epoch(),
+            about: &about,
+        };
+        self.context.invoker.call(endpoint, request).await
     }
 }
 
@@ -75,7 +113,8 @@ fn endpoint(
         controller_name: controller.name.clone(),
         controller_kind: controller.kind,
         timeout: url::timeout(webhook),
-        tls: None,
+        security: hook.security.clone(),
+        etag: webhook.etag.clone(),
     };
     context.invoker.endpoint(target).map_err(failed)
 }

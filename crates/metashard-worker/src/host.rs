@@ -4,6 +4,7 @@
 //! missing between that and what runs. What takes time runs as a task whose end comes back as an [`Ended`].
 
 mod draining;
+mod securing;
 mod starting;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -127,10 +128,12 @@ impl Host {
                 () = clock.sleep_until(load_at) => {
                     load_at = clock.now().mono + LOAD_PERIOD;
                     self.cool();
+                    self.look_at_certificates();
                     self.tell_load().await;
                 }
                 () = clock.sleep_until(report_at) => {
                     report_at = clock.now().mono + REPORT_PERIOD;
+                    self.secure_all();
                     self.write_reports();
                 }
                 () = stop.requested() => return,
@@ -255,8 +258,11 @@ impl Host {
                 Some(_) if instance.controller.generation != object.generation() => {
                     self.close(name, true);
                 }
-                Some(Tenure::Owned { .. }) => self.freshen(name),
-                Some(Tenure::Warm { .. } | Tenure::Draining { .. }) => {}
+                Some(Tenure::Owned { .. }) => {
+                    self.secure(name);
+                    self.freshen(name);
+                }
+                Some(Tenure::Warm { .. } | Tenure::Draining { .. }) => self.secure(name),
             },
             SlotState::Refused { generation, .. } if *generation == object.generation() => {
                 if tenure.is_none() {

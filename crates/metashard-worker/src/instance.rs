@@ -264,11 +264,17 @@ impl Instance {
     /// Returns once each cache has been listed, or cannot be at the moment.
     pub(crate) async fn listed_or_failing(&self) {
         for view in self.views() {
-            let mut state = view.state();
-            let told = state
-                .wait_for(|state| !matches!(state, ViewState::Opening))
-                .await;
-            drop(told);
+            listed_or_failing(view).await;
+        }
+        self.secured_or_failing().await;
+    }
+
+    /// Returns once the certificates and credentials of the hooks have been read, or cannot be at the moment.
+    async fn secured_or_failing(&self) {
+        if let Some(security) = self.hooks.security() {
+            for view in security.views() {
+                listed_or_failing(view).await;
+            }
         }
     }
 
@@ -293,6 +299,7 @@ impl Instance {
     /// Returns once the caches are as new as `freshness` asks for `claim`.
     pub(crate) async fn fresh(&self, claim: Claim, freshness: &Freshness) {
         self.synced().await;
+        self.secured_or_failing().await;
         match freshness {
             Freshness::Crash => {
                 join_all(self.views().map(View::refresh)).await;
@@ -375,6 +382,14 @@ impl Instance {
         let about = Arc::new(events::About::object(parent));
         self.context.recorder.record(&about, &event);
     }
+}
+
+async fn listed_or_failing(view: &View) {
+    let mut state = view.state();
+    let told = state
+        .wait_for(|state| !matches!(state, ViewState::Opening))
+        .await;
+    drop(told);
 }
 
 async fn reach(view: &View, last_written: &[LastWritten]) {

@@ -13,6 +13,7 @@ mod key;
 mod metrics;
 mod reconcile;
 mod report;
+mod security;
 pub mod service;
 mod session;
 pub mod shards;

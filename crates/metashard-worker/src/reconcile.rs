@@ -215,7 +215,7 @@ impl Pass<'_> {
             let fed = match machine.next() {
                 Step::Write(writes) => Fed::Written(self.write_all(&writes).await),
                 Step::ReadParent => Fed::Parent(self.read_parent(parent).await),
-                Step::CallHook(call) => Fed::Hook(self.call_hook(call).await),
+                Step::CallHook(call) => Fed::Hook(self.call_hook(call, parent).await),
                 Step::Done(outcome) => return *outcome,
             };
             machine.feed(fed);
@@ -263,11 +263,15 @@ impl Pass<'_> {
     }
 
     /// Calls the hook; an answer that comes without authority is dropped.
-    async fn call_hook(&mut self, call: HookCall) -> HookResult {
+    async fn call_hook(&mut self, call: HookCall, parent: &Object) -> HookResult {
         let Some(authority) = self.authority() else {
             return HookResult::NoAuthority;
         };
-        let result = self.instance.hooks.call(call, &authority).await;
+        let result = self
+            .instance
+            .hooks
+            .call(call, parent.uid(), &authority)
+            .await;
         if self.authority().is_none() {
             return HookResult::NoAuthority;
         }

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::SystemTime,
 };
 
 use metashard_api::{
@@ -26,7 +27,9 @@ use crate::{
     catalog::ControllerName,
     conditions::{Health, Part, Place},
     context::Context,
+    hooks::Hooks,
     instance::Instance,
+    security::{Security, soonest_end},
 };
 
 /// What was written last of each controller, and what is to be looked at again.
@@ -118,9 +121,9 @@ impl Reporter {
         instance: &Instance,
     ) {
         let health = Health {
-            accepted: Part::good(reason::VALID, "the spec is valid"),
+            accepted: accepted(&instance.hooks),
             watches: watches(&instance.controller.missing, &instance.watch_states()),
-            hooks: instance.hook_health.lock().clone(),
+            hooks: hooks(instance, self.context.clock.wall()),
         };
         self.report(name, object, claim, health);
     }
@@ -217,6 +220,28 @@ async fn write(
         Ok(_) => Written::Kept,
         Err(_) => Written::NotNow,
     }
+}
+
+fn accepted(hooks: &Hooks) -> Part {
+    hooks
+        .security()
+        .and_then(Security::refusal)
+        .unwrap_or_else(|| Part::good(reason::VALID, "the spec is valid"))
+}
+
+/// How the last call went, unless the next may go wrong.
+fn hooks(instance: &Instance, wall: SystemTime) -> Part {
+    let mut part = instance.hook_health.lock().clone();
+    let Some(security) = instance.hooks.security() else {
+        return part;
+    };
+    if let Some(degraded) = security.degradation() {
+        return degraded;
+    }
+    if let Some(end) = soonest_end(instance.hooks.endpoints(), wall) {
+        part.message = format!("{}; {end}", part.message);
+    }
+    part
 }
 
 /// The caches' part of a controller's health: the first trouble, else whether all have been listed.

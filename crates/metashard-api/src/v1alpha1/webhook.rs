@@ -9,7 +9,7 @@ use super::empty_as_absent;
 /// Time that a call may take where `timeout` is absent, not readable or not above zero.
 pub const DEFAULT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Port of a Service where none is given, whatever the protocol.
+/// Port of a Service where none is given, unless the protocol is https.
 pub const DEFAULT_SERVICE_PORT: i32 = 80;
 
 /// One hook.
@@ -113,7 +113,7 @@ pub struct ServiceReference {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// Its port. Absent: 80, also for https.
+    /// Its port. Absent: 80, or 443 for https.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
     /// Scheme of the URL. Absent: http.

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::{Finding, called_hooks, child_words, no_hooks, resource, service_account, sharding};
 use crate::{
     selector::Selector,
-    v1alpha1::decorator::{
-        AttachmentResource, DecoratorController, DecoratorHooks, TargetResource,
+    v1alpha1::{
+        decorator::{AttachmentResource, DecoratorController, DecoratorHooks, TargetResource},
+        webhook::EndpointConfig,
     },
 };
 
@@ -16,7 +17,7 @@ pub fn decorator(controller: &DecoratorController) -> Vec<Finding> {
     let mut findings = Vec::new();
     targets(&spec.resources, &mut findings);
     attachments(&spec.attachments, &mut findings);
-    hooks(spec.hooks.as_ref(), &mut findings);
+    hooks(spec.hooks.as_ref(), &spec.endpoint_configs, &mut findings);
     service_account(spec.service_account_ref.as_ref(), &mut findings);
     sharding(spec.sharding.as_ref(), &mut findings);
     findings
@@ -89,7 +90,7 @@ fn attachments(attachments: &[AttachmentResource], findings: &mut Vec<Finding>) 
     }
 }
 
-fn hooks(hooks: Option<&DecoratorHooks>, findings: &mut Vec<Finding>) {
+fn hooks(hooks: Option<&DecoratorHooks>, configs: &[EndpointConfig], findings: &mut Vec<Finding>) {
     let Some(hooks) = hooks else {
         findings.push(no_hooks());
         return;
@@ -99,7 +100,7 @@ fn hooks(hooks: Option<&DecoratorHooks>, findings: &mut Vec<Finding>) {
         ("spec.hooks.finalize", hooks.finalize.as_ref()),
         ("spec.hooks.customize", hooks.customize.as_ref()),
     ];
-    called_hooks(called, findings);
+    called_hooks(called, configs, findings);
 }
 
 #[cfg(test)]
@@ -195,6 +196,11 @@ mod tests {
             ),
             ("hooks", Value::Null, ""),
             ("hooks", json!({}), ".sync"),
+            (
+                "endpointConfigs",
+                json!([{ "host": "hooks.example", "caBundle": {} }]),
+                "[0].caBundle",
+            ),
             ("sharding", json!({ "slices": 3 }), ".slices"),
         ];
         for (field, value, rest) in faults {

@@ -154,6 +154,30 @@ const FAULTS: &[(&str, &str)] = &[
         "spec.hooks.sync.webhook.authorization",
     ),
     (
+        r#"{"hooks":{"sync":{"webhook":{"caBundle":{"secretRef":{"name":"../x","namespace":"n"}}}}}}"#,
+        "spec.hooks.sync.webhook.caBundle.secretRef.name",
+    ),
+    (
+        r#"{"hooks":{"sync":{"webhook":{"caBundle":{"configMapRef":{"name":"x","namespace":""}}}}}}"#,
+        "spec.hooks.sync.webhook.caBundle.configMapRef.namespace",
+    ),
+    (
+        r#"{"hooks":{"sync":{"webhook":{"clientTLS":{"secretRef":{"name":"x,y=z","namespace":"n"}}}}}}"#,
+        "spec.hooks.sync.webhook.clientTLS.secretRef.name",
+    ),
+    (
+        r#"{"hooks":{"sync":{"webhook":{"authorization":{"secretRef":{"name":"s","namespace":"n","key":""}}}}}}"#,
+        "spec.hooks.sync.webhook.authorization.secretRef.key",
+    ),
+    (
+        r#"{"hooks":{"sync":{"webhook":{"basicAuth":{"secretRef":{"name":"s","namespace":"N"}}}}}}"#,
+        "spec.hooks.sync.webhook.basicAuth.secretRef.namespace",
+    ),
+    (
+        r#"{"endpointConfigs":[{"host":"HOOKS.example:80","caBundle":{}}]}"#,
+        "spec.endpointConfigs[0].caBundle",
+    ),
+    (
         r#"{"serviceAccountRef":{"name":"","namespace":"n"}}"#,
         "spec.serviceAccountRef",
     ),
@@ -195,6 +219,36 @@ fn what_has_no_effect_is_named_and_refuses_nothing() {
         found,
         expected.map(|field| (field.to_owned(), Verdict::NoEffect))
     );
+}
+
+#[test]
+fn endpoint_configs_that_no_hook_uses_refuse_nothing() {
+    let authorization = json!({ "secretRef": { "name": "s", "namespace": "n", "key": "k" } });
+    let twice = json!({
+        "host": "hooks.example",
+        "authorization": authorization,
+        "basicAuth": { "secretRef": { "name": "s", "namespace": "n" } },
+    });
+    let elsewhere = json!({ "endpointConfigs": [{ "host": "elsewhere", "caBundle": {} }] });
+    let overridden = json!({
+        "endpointConfigs": [twice],
+        "hooks": { "sync": { "webhook": { "authorization": authorization } } },
+    });
+    for change in [elsewhere, overridden] {
+        let found = with(&change);
+
+        let expected = ("spec.endpointConfigs[0]".to_owned(), Verdict::NoEffect);
+        assert_eq!(found, [expected], "{change}");
+    }
+}
+
+#[test]
+fn a_clean_up_of_what_never_ends_has_no_effect() {
+    let etag = json!({ "enabled": true, "cacheCleanupSeconds": 60 });
+    let change = json!({ "hooks": { "sync": { "webhook": { "etag": etag } } } });
+
+    let field = "spec.hooks.sync.webhook.etag.cacheCleanupSeconds";
+    assert_eq!(with(&change), [(field.to_owned(), Verdict::NoEffect)]);
 }
 
 #[test]

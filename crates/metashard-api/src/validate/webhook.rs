@@ -1,10 +1,10 @@
 //! What is wrong with a hook that is called.
 
-use super::Finding;
+use super::{Finding, security};
 use crate::{
     duration,
     hook::{Mode, Version},
-    v1alpha1::webhook::{CaBundle, EndpointSecurity, Hook, ServiceReference, Webhook},
+    v1alpha1::webhook::{Hook, ServiceReference, Webhook},
 };
 
 pub(super) fn check(field: &str, hook: &Hook, findings: &mut Vec<Finding>) {
@@ -25,7 +25,8 @@ pub(super) fn check(field: &str, hook: &Hook, findings: &mut Vec<Finding>) {
         let field = format!("{field}.webhook");
         place(&field, webhook, findings);
         timeout(&field, webhook, findings);
-        security(&field, &webhook.security, findings);
+        etag(&field, webhook, findings);
+        security::check(&field, &webhook.security, findings);
     }
 }
 
@@ -96,52 +97,18 @@ fn timeout(field: &str, webhook: &Webhook, findings: &mut Vec<Finding>) {
     }
 }
 
-fn security(field: &str, security: &EndpointSecurity, findings: &mut Vec<Finding>) {
-    if security.authorization.is_some() && security.basic_auth.is_some() {
-        findings.push(Finding::invalid(
-            format!("{field}.authorization"),
-            "authorization and basicAuth exclude each other",
-            "keep one of them",
+fn etag(field: &str, webhook: &Webhook, findings: &mut Vec<Finding>) {
+    let Some(etag) = webhook.etag.as_ref().filter(|etag| etag.enabled) else {
+        return;
+    };
+    let expires = etag.cache_timeout_seconds.is_some_and(|it| it > 0);
+    if etag.cache_cleanup_seconds.is_some() && !expires {
+        findings.push(Finding::no_effect(
+            format!("{field}.etag.cacheCleanupSeconds"),
+            "answers are kept without end, so there is nothing to clean up",
+            "give cacheTimeoutSeconds, or remove it",
         ));
     }
-    let type_ = security
-        .authorization
-        .as_ref()
-        .and_then(|it| it.type_.as_deref());
-    if type_.is_some_and(|type_| type_.trim().eq_ignore_ascii_case("basic")) {
-        findings.push(Finding::invalid(
-            format!("{field}.authorization.type"),
-            "Basic needs a name and a password",
-            "use basicAuth",
-        ));
-    }
-    if security
-        .ca_bundle
-        .as_ref()
-        .is_some_and(|bundle| sources(bundle) != 1)
-    {
-        findings.push(Finding::invalid(
-            format!("{field}.caBundle"),
-            "not exactly one source of certificates",
-            "give one of inline, secretRef and configMapRef",
-        ));
-    }
-}
-
-fn sources(bundle: &CaBundle) -> usize {
-    let CaBundle {
-        inline,
-        secret_ref,
-        config_map_ref,
-    } = bundle;
-    [
-        inline.as_ref().is_some_and(|text| !text.is_empty()),
-        secret_ref.is_some(),
-        config_map_ref.is_some(),
-    ]
-    .into_iter()
-    .filter(|given| *given)
-    .count()
 }
 
 /// Only whether it can be a URL; the caller of hooks reads it.

@@ -6,28 +6,29 @@ use http::{Request, Response, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use metashard_api::endpoint::Demand;
 use metashard_runtime::{task, tls::provider};
 use rcgen::{CertifiedKey, KeyPair};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::tls::trusting;
 
 struct TlsServer {
     port: u16,
     connections: Arc<AtomicUsize>,
-    roots: RootCertStore,
+    /// PEM of the certificate that it shows, which has signed itself.
+    authority: String,
 }
 
 /// Serves https for `name` with `protocol` (ALPN), and answers with what was posted and the HTTP version.
 async fn start(name: &str, protocol: &'static str) -> TlsServer {
     let CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(cert.der().clone()).unwrap();
+    let authority = cert.pem();
     let acceptor = acceptor(cert.der().clone(), &signing_key, protocol);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -58,7 +59,7 @@ async fn start(name: &str, protocol: &'static str) -> TlsServer {
     TlsServer {
         port,
         connections,
-        roots,
+        authority,
     }
 }
 
@@ -87,9 +88,17 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infal
     Ok(Response::new(Full::from(text)))
 }
 
-fn caller(server: &TlsServer, roots: RootCertStore) -> Caller {
+fn trusting(authority: &str) -> Demand {
+    let security = json!({ "caBundle": { "inline": authority } });
+    Demand {
+        field: "spec.hooks.sync.webhook".to_owned(),
+        security: serde_json::from_value(security).unwrap(),
+    }
+}
+
+fn caller(server: &TlsServer, authority: &str) -> Caller {
     let target = Target {
-        tls: Some(Arc::new(trusting(roots).unwrap())),
+        security: Some(trusting(authority)),
         ..target(&format!("https://localhost:{}/sync", server.port))
     };
     Caller::with(target, Clock::system())
@@ -99,7 +108,7 @@ fn caller(server: &TlsServer, roots: RootCertStore) -> Caller {
 async fn https_hook_is_called_over_the_protocol_that_it_offers() {
     for (protocol, expected) in [("h2", "/sync abcdef h2"), ("http/1.1", "/sync abcdef h1")] {
         let server = start("localhost", protocol).await;
-        let caller = caller(&server, server.roots.clone());
+        let caller = caller(&server, &server.authority);
 
         for _ in 0..10 {
             let result = caller.call_with(vec!["abc".into(), "def".into()]).await;
@@ -113,7 +122,7 @@ async fn https_hook_is_called_over_the_protocol_that_it_offers() {
 #[tokio::test]
 async fn http2_carries_calls_at_a_time_over_one_connection() {
     let server = start("localhost", "h2").await;
-    let caller = Arc::new(caller(&server, server.roots.clone()));
+    let caller = Arc::new(caller(&server, &server.authority));
     caller.call().await;
     let mut calls = task::Tasks::new();
     for _ in 0..20 {
@@ -132,7 +141,7 @@ async fn http2_carries_calls_at_a_time_over_one_connection() {
 async fn certificate_of_an_unknown_authority_is_refused() {
     let server = start("localhost", "h2").await;
     let stranger = start("localhost", "h2").await;
-    let caller = caller(&server, stranger.roots);
+    let caller = caller(&server, &stranger.authority);
 
     let text = failure(caller.call().await);
 
@@ -145,7 +154,7 @@ async fn certificate_of_an_unknown_authority_is_refused() {
 #[tokio::test]
 async fn certificate_for_another_name_is_refused() {
     let server = start("elsewhere.example", "h2").await;
-    let caller = caller(&server, server.roots.clone());
+    let caller = caller(&server, &server.authority);
 
     let text = failure(caller.call().await);
 
@@ -156,9 +165,10 @@ async fn certificate_for_another_name_is_refused() {
 async fn hook_that_speaks_no_tls_gets_no_plain_request() {
     let server = Server::start(|_| Reply::Keep(ok("{}"))).await;
     let url = server.url("/sync").replace("http://", "https://");
+    let stranger = start("localhost", "h2").await;
     let caller = Caller::with(
         Target {
-            tls: Some(Arc::new(trusting(RootCertStore::empty()).unwrap())),
+            security: Some(trusting(&stranger.authority)),
             ..target(&url)
         },
         Clock::system(),
@@ -176,7 +186,7 @@ async fn hook_that_speaks_no_tls_gets_no_plain_request() {
 #[tokio::test]
 async fn metrics_tell_the_steps_of_connecting() {
     let server = start("localhost", "h2").await;
-    let caller = caller(&server, server.roots.clone());
+    let caller = caller(&server, &server.authority);
 
     caller.call().await;
 

@@ -21,6 +21,7 @@ pub struct ViewKey {
     pub(crate) identity: Identity,
     pub(crate) resource: Arc<Resource>,
     pub(crate) namespace: Option<Box<str>>,
+    pub(crate) name: Option<Box<str>>,
     pub(crate) selector: Option<Box<str>>,
     pub(crate) metadata_only: bool,
 }
@@ -74,6 +75,7 @@ impl ViewKey {
             identity,
             resource,
             namespace: None,
+            name: None,
             selector: None,
             metadata_only: false,
         }
@@ -83,6 +85,14 @@ impl ViewKey {
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<Box<str>>) -> Self {
         self.namespace = self.resource.namespaced.then(|| namespace.into());
+        self
+    }
+
+    /// Only the one of this name, which has to be a valid one; the API server filters, so that a right to list and watch
+    /// that name is enough.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Box<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -112,6 +122,9 @@ impl fmt::Display for ViewKey {
         write!(f, "{}", self.resource)?;
         if let Some(namespace) = &self.namespace {
             write!(f, " in {namespace}")?;
+        }
+        if let Some(name) = &self.name {
+            write!(f, " named {name}")?;
         }
         if let Some(selector) = &self.selector {
             write!(f, " where {selector}")?;

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use metashard_api::{
+    endpoint::Demand,
     hook::{self, Mode, Version},
     id::ControllerUid,
     names,
@@ -12,7 +13,7 @@ use metashard_api::{
         Adoption, DeletionPolicy, UpdateMethod,
         composite::{ChildResource, CompositeController, CompositeControllerSpec},
         decorator::DecoratorController,
-        webhook,
+        webhook::{self, EndpointConfig},
     },
     validate::{self, Finding},
 };
@@ -81,8 +82,8 @@ fn compile(
         generate_selector: spec.generate_selector,
         children: rules.served,
         history: None,
-        sync: spec.hooks.sync.and_then(callable),
-        finalize: spec.hooks.finalize.and_then(callable),
+        sync: callable("sync", spec.hooks.sync, spec.endpoint_configs),
+        finalize: callable("finalize", spec.hooks.finalize, spec.endpoint_configs),
         resync_period: spec.resync_period_seconds.map(resync_period),
         paused: spec.paused,
         missing,
@@ -151,21 +152,8 @@ fn not_served(spec: &Source<'_>, found: &mut Vec<Finding>) {
             remove,
         );
     }
-    for (name, hook) in [("sync", &hooks.sync), ("finalize", &hooks.finalize)] {
-        let webhook = hook.as_ref().and_then(|hook| hook.webhook.as_ref());
-        for (field, what) in webhook.map(webhook_extras).unwrap_or_default() {
-            refuse(format!("spec.hooks.{name}.webhook.{field}"), what, remove);
-        }
-    }
-    let endpoints = !spec.endpoint_configs.is_empty();
     let slices = spec.sharding.and_then(|it| it.slices).unwrap_or(1);
     for (asked, field, what, fix) in [
-        (
-            endpoints,
-            "endpointConfigs",
-            "certificates and credentials",
-            remove,
-        ),
         (
             spec.service_account_ref.is_some(),
             "serviceAccountRef",
@@ -195,30 +183,6 @@ fn child_extras(child: &ChildResource) -> Vec<(&'static str, &'static str, &'sta
             child.deletion_policy == Some(DeletionPolicy::Orphan),
             ("deletionPolicy", "orphaned children", "use Delete"),
         ),
-    ]
-    .into_iter()
-    .filter_map(|(asked, extra)| asked.then_some(extra))
-    .collect()
-}
-
-fn webhook_extras(webhook: &webhook::Webhook) -> Vec<(&'static str, &'static str)> {
-    let security = &webhook.security;
-    let etag = webhook.etag.as_ref().is_some_and(|etag| etag.enabled);
-    [
-        (etag, ("etag", "entity tags")),
-        (
-            security.ca_bundle.is_some(),
-            ("caBundle", "a CA of its own"),
-        ),
-        (
-            security.client_tls.is_some(),
-            ("clientTLS", "client certificates"),
-        ),
-        (
-            security.authorization.is_some(),
-            ("authorization", "credentials"),
-        ),
-        (security.basic_auth.is_some(), ("basicAuth", "credentials")),
     ]
     .into_iter()
     .filter_map(|(asked, extra)| asked.then_some(extra))
@@ -336,11 +300,15 @@ fn child_rule(child: &ChildResource, resource: Arc<Resource>) -> ChildRule {
     }
 }
 
-fn callable(hook: webhook::Hook) -> Option<Hook> {
+fn callable(name: &str, hook: Option<webhook::Hook>, configs: &[EndpointConfig]) -> Option<Hook> {
+    let hook = hook?;
     let (version, mode) = (Version::of(&hook)?, Mode::of(&hook)?);
-    hook.webhook.map(|webhook| Hook {
+    let webhook = hook.webhook?;
+    let field = format!("spec.hooks.{name}.webhook");
+    Some(Hook {
         version,
         mode,
+        security: Demand::of(&field, &webhook, configs),
         webhook,
     })
 }

@@ -109,7 +109,6 @@ fn a_resync_period_below_a_second_is_a_second() {
 
 /// A field of the spec, a value that is not served yet, and the field that the finding names.
 fn not_served() -> Vec<(&'static str, Value, &'static str)> {
-    let secret = json!({"secretRef": {"name": "s", "namespace": "n"}});
     vec![
         (
             "/childResources/0/adoption",
@@ -122,31 +121,6 @@ fn not_served() -> Vec<(&'static str, Value, &'static str)> {
             "spec.childResources[0].deletionPolicy",
         ),
         ("/hooks/customize", hook(), "spec.hooks.customize"),
-        (
-            "/hooks/sync/webhook/etag",
-            json!({"enabled": true}),
-            "spec.hooks.sync.webhook.etag",
-        ),
-        (
-            "/hooks/sync/webhook/clientTLS",
-            secret.clone(),
-            "spec.hooks.sync.webhook.clientTLS",
-        ),
-        (
-            "/hooks/sync/webhook/caBundle",
-            json!({"inline": "x"}),
-            "spec.hooks.sync.webhook.caBundle",
-        ),
-        (
-            "/hooks/sync/webhook/basicAuth",
-            secret,
-            "spec.hooks.sync.webhook.basicAuth",
-        ),
-        (
-            "/endpointConfigs",
-            json!([{"host": "h"}]),
-            "spec.endpointConfigs",
-        ),
         (
             "/serviceAccountRef",
             json!({"name": "s", "namespace": "n"}),

@@ -6,16 +6,23 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::{sync::oneshot, task::JoinSet, time::Instant};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::oneshot,
+    task::JoinSet,
+    time::Instant,
+};
 
 use super::{
     Call, Shared,
     answer::{Content, CutOff, respond},
+    secure::Tls,
 };
 
 /// Serves until `stopped` says so or its sender is gone; open connections are dropped then.
 pub(crate) async fn serve(
     listener: TcpListener,
+    tls: Option<Tls>,
     shared: Arc<Shared>,
     mut stopped: oneshot::Receiver<()>,
 ) {
@@ -32,22 +39,39 @@ pub(crate) async fn serve(
             _ = &mut stopped => return,
         };
         let shared = Arc::clone(&shared);
+        let acceptor = tls.as_ref().map(Tls::acceptor);
         connections.spawn(async move {
-            let service = service_fn(|request| answer(&shared, connection, request));
-            // Err: the caller went away, or we cut the connection on purpose.
-            drop(
-                http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await,
-            );
+            let Some(acceptor) = acceptor else {
+                return converse(stream, &shared, connection, false).await;
+            };
+            // Err: the caller does not like us, or we do not like it.
+            if let Ok(stream) = acceptor.accept(stream).await {
+                let shown = stream.get_ref().1.peer_certificates().is_some();
+                converse(stream, &shared, connection, shown).await;
+            }
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn answer(
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     shared: &Shared,
     connection: u64,
+    has_certificate: bool,
+) {
+    let service = service_fn(|request| answer(shared, (connection, has_certificate), request));
+    // Err: the caller went away, or we cut the connection on purpose.
+    drop(
+        http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), service)
+            .await,
+    );
+}
+
+async fn answer(
+    shared: &Shared,
+    (connection, has_certificate): (u64, bool),
     request: Request<Incoming>,
 ) -> Result<Response<Content>, CutOff> {
     let (head, body) = request.into_parts();
@@ -59,6 +83,7 @@ async fn answer(
         body,
         received: Instant::now().into_std(),
         answered: None,
+        has_certificate,
         connection,
     };
     let number = {

@@ -8,6 +8,7 @@ use metashard_api::{
     names::{event, reason},
 };
 use metashard_fleet::{message::Claim, worker::Freshness};
+use metashard_kube::identity::Identity;
 use metashard_reconcile::{controller::Controller, object::Object};
 use serde::de::DeserializeOwned;
 use tracing::{info, warn};
@@ -60,7 +61,8 @@ impl Host {
     /// Opens the caches of a controller, or says why it cannot run.
     pub(super) fn open(&mut self, name: &ControllerName, object: &Arc<Object>, shard: ShardId) {
         match self.compile(name, object) {
-            Ok((controller, hooks)) => {
+            Ok((controller, mut hooks)) => {
+                hooks.follow(&Identity::process(), &self.catalog.marker(name));
                 let instance = Instance::open(controller, hooks, shard, &self.context);
                 self.set_state(name, SlotState::Open(instance));
                 self.freshen(name);
@@ -147,6 +149,10 @@ impl Host {
             return;
         };
         if self.tenures.acting(instance.shard) != Some(claim) || instance.is_running() {
+            return;
+        }
+        self.secure(name);
+        if !instance.hooks.are_ready() {
             return;
         }
         // Whoever follows us needs to have seen what we have seen, also of kinds that we never write.

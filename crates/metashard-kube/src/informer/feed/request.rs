@@ -98,6 +98,13 @@ impl Requests {
         if let Some(selector) = &self.key.selector {
             encode_query(&mut target, "labelSelector", selector);
         }
+        if let Some(name) = &self.key.name {
+            encode_query(
+                &mut target,
+                "fieldSelector",
+                &format!("metadata.name={name}"),
+            );
+        }
         target
     }
 }

@@ -1,0 +1,282 @@
+//! Former answers by entity tag: a hook that says "not modified" is taken to have given its last answer again.
+//!
+//! What is forgotten costs one whole answer, so the memory is bounded, and the answer used longest ago goes first.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use bytes::Bytes;
+use http::HeaderValue;
+use metashard_api::v1alpha1::webhook::Etag;
+use metashard_fleet::time::MonoTime;
+use parking_lot::Mutex;
+
+/// Most bytes that are kept for one hook of one controller.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// What an answer costs beside its bytes.
+const OVERHEAD: usize = 256;
+/// Longest tag that is kept.
+const MAX_TAG: usize = 1024;
+/// Shortest time between two clean-ups.
+const LEAST_CLEAN_UP: Duration = Duration::from_secs(1);
+
+/// The answers of one hook of one controller.
+pub(crate) struct Tags {
+    /// How long an answer is kept; `None`: without end.
+    lifetime: Option<Duration>,
+    /// How often those kept too long are looked for.
+    clean_up: Duration,
+    state: Mutex<State>,
+}
+
+/// An answer and its tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tagged {
+    pub(crate) tag: HeaderValue,
+    pub(crate) body: Bytes,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<Box<str>, Entry>,
+    /// Which was used when, by a count that only grows.
+    order: BTreeMap<u64, Box<str>>,
+    uses: u64,
+    bytes: usize,
+    cleaned: Option<MonoTime>,
+}
+
+struct Entry {
+    tagged: Tagged,
+    used: u64,
+    since: MonoTime,
+}
+
+impl Tags {
+    /// As `spec` asks; `None` if it asks for no tags.
+    pub(crate) fn new(spec: Option<&Etag>) -> Option<Self> {
+        let spec = spec.filter(|spec| spec.enabled)?;
+        let seconds = |value: Option<i32>| {
+            let value = value.and_then(|value| u64::try_from(value).ok());
+            value.filter(|it| *it > 0).map(Duration::from_secs)
+        };
+        let lifetime = seconds(spec.cache_timeout_seconds);
+        Some(Self {
+            lifetime,
+            clean_up: seconds(spec.cache_cleanup_seconds)
+                .or(lifetime)
+                .unwrap_or_default()
+                .max(LEAST_CLEAN_UP),
+            state: Mutex::default(),
+        })
+    }
+
+    /// The answer kept for `about`.
+    pub(crate) fn get(&self, about: &str, now: MonoTime) -> Option<Tagged> {
+        let mut state = self.state.lock();
+        let entry = state.entries.get(about)?;
+        if self.is_over(entry, now) {
+            state.remove(about);
+            return None;
+        }
+        let tagged = entry.tagged.clone();
+        state.touch(about);
+        Some(tagged)
+    }
+
+    /// Keeps the answer for `about`. One without a tag, or with an empty one, replaces what was kept by nothing.
+    pub(crate) fn put(&self, about: &str, tag: Option<&HeaderValue>, body: &Bytes, now: MonoTime) {
+        let mut state = self.state.lock();
+        state.remove(about);
+        self.clean_up(&mut state, now);
+        let tag = tag.filter(|tag| !tag.is_empty() && tag.len() <= MAX_TAG);
+        let Some(tag) = tag else { return };
+        let tagged = Tagged {
+            tag: tag.clone(),
+            body: body.clone(),
+        };
+        let size = size_of(about, &tagged);
+        if size > MAX_BYTES {
+            return;
+        }
+        while state.bytes + size > MAX_BYTES {
+            let Some((_, oldest)) = state.order.first_key_value() else {
+                break;
+            };
+            let oldest = oldest.clone();
+            state.remove(&oldest);
+        }
+        state.insert(about, tagged, now);
+    }
+
+    fn clean_up(&self, state: &mut State, now: MonoTime) {
+        if self.lifetime.is_none() {
+            return;
+        }
+        let last = *state.cleaned.get_or_insert(now);
+        if now.since(last) < self.clean_up {
+            return;
+        }
+        state.cleaned = Some(now);
+        let over: Vec<_> = state
+            .entries
+            .iter()
+            .filter(|(_, entry)| self.is_over(entry, now))
+            .map(|(about, _)| about.clone())
+            .collect();
+        for about in over {
+            state.remove(&about);
+        }
+    }
+
+    fn is_over(&self, entry: &Entry, now: MonoTime) -> bool {
+        self.lifetime
+            .is_some_and(|lifetime| now.since(entry.since) >= lifetime)
+    }
+}
+
+impl State {
+    fn insert(&mut self, about: &str, tagged: Tagged, now: MonoTime) {
+        self.bytes += size_of(about, &tagged);
+        self.uses += 1;
+        self.order.insert(self.uses, about.into());
+        let entry = Entry {
+            tagged,
+            used: self.uses,
+            since: now,
+        };
+        self.entries.insert(about.into(), entry);
+    }
+
+    fn remove(&mut self, about: &str) {
+        if let Some(entry) = self.entries.remove(about) {
+            self.order.remove(&entry.used);
+            self.bytes -= size_of(about, &entry.tagged);
+        }
+    }
+
+    fn touch(&mut self, about: &str) {
+        let Some(entry) = self.entries.get_mut(about) else {
+            return;
+        };
+        self.uses += 1;
+        if let Some(about) = self.order.remove(&entry.used) {
+            self.order.insert(self.uses, about);
+        }
+        entry.used = self.uses;
+    }
+}
+
+fn size_of(about: &str, tagged: &Tagged) -> usize {
+    2 * about.len() + tagged.tag.len() + tagged.body.len() + OVERHEAD
+}
+
+impl fmt::Debug for Tags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tags")
+            .field("kept", &self.state.lock().entries.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(timeout: Option<i32>, cleanup: Option<i32>) -> Tags {
+        let spec = Etag {
+            enabled: true,
+            cache_timeout_seconds: timeout,
+            cache_cleanup_seconds: cleanup,
+        };
+        Tags::new(Some(&spec)).unwrap()
+    }
+
+    fn at(seconds: u64) -> MonoTime {
+        MonoTime::default() + Duration::from_secs(seconds)
+    }
+
+    fn keep(tags: &Tags, about: &str, body: impl Into<Bytes>, now: MonoTime) {
+        let tag = HeaderValue::from_static("\"1\"");
+        tags.put(about, Some(&tag), &body.into(), now);
+    }
+
+    fn kept(tags: &Tags) -> usize {
+        tags.state.lock().entries.len()
+    }
+
+    #[test]
+    fn nothing_is_kept_unless_it_is_asked_for() {
+        assert!(Tags::new(None).is_none());
+        assert!(Tags::new(Some(&Etag::default())).is_none());
+    }
+
+    /// a lifetime alone makes the peer fail for ever.
+    #[test]
+    fn a_lifetime_alone_is_enough() {
+        let tags = tags(Some(10), None);
+        keep(&tags, "a", "x", at(0));
+
+        assert!(tags.get("a", at(9)).is_some());
+        assert_eq!(tags.get("a", at(10)), None);
+        assert_eq!(kept(&tags), 0);
+    }
+
+    #[test]
+    fn answers_are_kept_without_end_unless_there_is_a_lifetime() {
+        for timeout in [None, Some(0), Some(-1)] {
+            let tags = tags(timeout, Some(1));
+            keep(&tags, "a", "x", at(0));
+
+            assert!(tags.get("a", at(1_000_000)).is_some(), "{timeout:?}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_cleaned_up() {
+        let tags = tags(Some(10), Some(30));
+        for about in ["a", "b", "c"] {
+            keep(&tags, about, "x", at(0));
+        }
+
+        keep(&tags, "d", "x", at(29));
+        assert_eq!(kept(&tags), 4);
+        keep(&tags, "d", "x", at(30));
+        assert_eq!(kept(&tags), 1);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_answer_used_longest_ago_goes_first() {
+        let tags = tags(None, None);
+        let big = vec![b'x'; MAX_BYTES / 3];
+        for about in ["a", "b"] {
+            keep(&tags, about, big.clone(), at(0));
+        }
+        assert!(tags.get("a", at(1)).is_some());
+
+        keep(&tags, "c", big, at(1));
+
+        assert!(tags.get("b", at(1)).is_none());
+        assert!(tags.get("a", at(1)).is_some() && tags.get("c", at(1)).is_some());
+        keep(&tags, "d", vec![b'x'; MAX_BYTES], at(1));
+        assert!(tags.get("d", at(1)).is_none());
+        for number in 0..100_000 {
+            keep(&tags, &number.to_string(), "", at(2));
+        }
+        let state = tags.state.lock();
+        assert!(state.bytes <= MAX_BYTES, "{}", state.bytes);
+        assert_eq!(state.entries.len(), state.order.len());
+    }
+
+    #[test]
+    fn an_answer_without_a_tag_makes_the_old_one_forgotten() {
+        for tag in [None, Some(HeaderValue::from_static(""))] {
+            let tags = tags(None, None);
+            keep(&tags, "a", "x", at(0));
+
+            tags.put("a", tag.as_ref(), &Bytes::from_static(b"y"), at(0));
+
+            assert_eq!(tags.get("a", at(0)), None);
+            assert_eq!(tags.state.lock().bytes, 0);
+        }
+    }
+}

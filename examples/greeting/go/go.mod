@@ -1,0 +1,3 @@
+module examples.metashard.io/greeting
+
+go 1.22
