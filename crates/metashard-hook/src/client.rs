@@ -18,13 +18,12 @@ use crate::{
     Endpoint, Error, Metrics, Target,
     answer::{self, Answer},
     connection::{Connection, Trace, Unanswered},
-    endpoint::{Carried, Origin, Place, Secured},
+    endpoint::{Carried, Origin, Place, Secured, Shared},
     etag::{Tagged, Tags},
     metrics::Key,
     pool::{Open, Pool},
     redirect::{self, MAX_REQUESTS},
     rope::{Rope, RopeBody},
-    tls::SystemRoots,
     url,
 };
 
@@ -37,7 +36,7 @@ use crate::{
 pub struct Invoker {
     clock: Clock,
     metrics: Metrics,
-    system_roots: Arc<SystemRoots>,
+    shared: Shared,
 }
 
 /// What a hook is asked.
@@ -73,7 +72,7 @@ impl Invoker {
         Self {
             clock,
             metrics,
-            system_roots: Arc::default(),
+            shared: Shared::default(),
         }
     }
 
@@ -96,7 +95,7 @@ impl Invoker {
             place,
             Pool::new(self.clock.clone()),
             series,
-            Arc::clone(&self.system_roots),
+            &self.shared,
         ))
     }
 
@@ -246,7 +245,7 @@ impl Invoker {
         match &secured.security.tls {
             _ if !origin.secure => Ok(None),
             Some(tls) => Ok(Some(Arc::clone(tls))),
-            None => self.system_roots.config().map(Some),
+            None => self.shared.system_roots.config().map(Some),
         }
     }
 }

@@ -20,8 +20,14 @@ use metashard_runtime::build_info;
 
 pub(crate) use self::secured::Secured;
 use crate::{
-    connection::Connection, etag::Tags, expiry::DaysLeft, metrics::Series, pool::Pool,
-    rope::RopeBody, tls::SystemRoots, url,
+    connection::Connection,
+    etag::{Tags, Total},
+    expiry::DaysLeft,
+    metrics::Series,
+    pool::Pool,
+    rope::RopeBody,
+    tls::SystemRoots,
+    url,
 };
 
 const SHARD: HeaderName = HeaderName::from_static("x-metashard-shard");
@@ -44,6 +50,13 @@ pub struct Target {
     pub security: Option<Demand>,
     /// Re-use of former answers.
     pub etag: Option<Etag>,
+}
+
+/// What all endpoints share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) system_roots: Arc<SystemRoots>,
+    pub(crate) tagged: Total,
 }
 
 /// One hook of one controller, with its own connections. Dropping it closes those that are idle, and takes its metrics
@@ -100,17 +113,17 @@ impl Endpoint {
         place: Place,
         pool: Arc<Pool>,
         series: Arc<Series>,
-        system_roots: Arc<SystemRoots>,
+        shared: &Shared,
     ) -> Self {
         Self {
             place,
             timeout: target.timeout,
             pool,
-            tags: Tags::new(target.etag.as_ref()),
+            tags: Tags::new(target.etag.as_ref(), &shared.tagged),
             hook: target.hook,
             secured: ArcSwapOption::new(target.security.is_none().then(Arc::<Secured>::default)),
             demand: target.security,
-            system_roots,
+            system_roots: Arc::clone(&shared.system_roots),
             days_left: series.days_left(),
             series,
         }

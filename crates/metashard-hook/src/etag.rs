@@ -2,7 +2,15 @@
 //!
 //! What is forgotten costs one whole answer, so the memory is bounded, and the answer used longest ago goes first.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -12,6 +20,8 @@ use parking_lot::Mutex;
 
 /// Most bytes that are kept for one hook of one controller.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Most bytes that are kept for all hooks. Whoever wants more forgets answers of its own.
+const MAX_TOTAL: usize = 128 * 1024 * 1024;
 /// What an answer costs beside its bytes.
 const OVERHEAD: usize = 256;
 /// Longest tag that is kept.
@@ -19,8 +29,13 @@ const MAX_TAG: usize = 1024;
 /// Shortest time between two clean-ups.
 const LEAST_CLEAN_UP: Duration = Duration::from_secs(1);
 
+/// How many bytes are kept for all hooks of this process.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Total(Arc<AtomicUsize>);
+
 /// The answers of one hook of one controller.
 pub(crate) struct Tags {
+    total: Total,
     /// How long an answer is kept; `None`: without end.
     lifetime: Option<Duration>,
     /// How often those kept too long are looked for.
@@ -53,7 +68,7 @@ struct Entry {
 
 impl Tags {
     /// As `spec` asks; `None` if it asks for no tags.
-    pub(crate) fn new(spec: Option<&Etag>) -> Option<Self> {
+    pub(crate) fn new(spec: Option<&Etag>, total: &Total) -> Option<Self> {
         let spec = spec.filter(|spec| spec.enabled)?;
         let seconds = |value: Option<i32>| {
             let value = value.and_then(|value| u64::try_from(value).ok());
@@ -61,6 +76,7 @@ impl Tags {
         };
         let lifetime = seconds(spec.cache_timeout_seconds);
         Some(Self {
+            total: total.clone(),
             lifetime,
             clean_up: seconds(spec.cache_cleanup_seconds)
                 .or(lifetime)
@@ -75,7 +91,7 @@ impl Tags {
         let mut state = self.state.lock();
         let entry = state.entries.get(about)?;
         if self.is_over(entry, now) {
-            state.remove(about);
+            self.forget(&mut state, about);
             return None;
         }
         let tagged = entry.tagged.clone();
@@ -86,7 +102,7 @@ impl Tags {
     /// Keeps the answer for `about`. One without a tag, or with an empty one, replaces what was kept by nothing.
     pub(crate) fn put(&self, about: &str, tag: Option<&HeaderValue>, body: &Bytes, now: MonoTime) {
         let mut state = self.state.lock();
-        state.remove(about);
+        self.forget(&mut state, about);
         self.clean_up(&mut state, now);
         let tag = tag.filter(|tag| !tag.is_empty() && tag.len() <= MAX_TAG);
         let Some(tag) = tag else { return };
@@ -98,14 +114,20 @@ impl Tags {
         if size > MAX_BYTES {
             return;
         }
-        while state.bytes + size > MAX_BYTES {
+        while state.bytes + size > MAX_BYTES || self.total.get() + size > MAX_TOTAL {
             let Some((_, oldest)) = state.order.first_key_value() else {
-                break;
+                // The others leave no room.
+                return;
             };
             let oldest = oldest.clone();
-            state.remove(&oldest);
+            self.forget(&mut state, &oldest);
         }
+        self.total.0.fetch_add(size, Ordering::Relaxed);
         state.insert(about, tagged, now);
+    }
+
+    fn forget(&self, state: &mut State, about: &str) {
+        self.total.give_back(state.remove(about));
     }
 
     fn clean_up(&self, state: &mut State, now: MonoTime) {
@@ -124,13 +146,29 @@ impl Tags {
             .map(|(about, _)| about.clone())
             .collect();
         for about in over {
-            state.remove(&about);
+            self.forget(state, &about);
         }
     }
 
     fn is_over(&self, entry: &Entry, now: MonoTime) -> bool {
         self.lifetime
             .is_some_and(|lifetime| now.since(entry.since) >= lifetime)
+    }
+}
+
+impl Drop for Tags {
+    fn drop(&mut self) {
+        self.total.give_back(self.state.get_mut().bytes);
+    }
+}
+
+impl Total {
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -147,11 +185,15 @@ impl State {
         self.entries.insert(about.into(), entry);
     }
 
-    fn remove(&mut self, about: &str) {
-        if let Some(entry) = self.entries.remove(about) {
-            self.order.remove(&entry.used);
-            self.bytes -= size_of(about, &entry.tagged);
-        }
+    /// The bytes that this frees.
+    fn remove(&mut self, about: &str) -> usize {
+        let Some(entry) = self.entries.remove(about) else {
+            return 0;
+        };
+        self.order.remove(&entry.used);
+        let size = size_of(about, &entry.tagged);
+        self.bytes -= size;
+        size
     }
 
     fn touch(&mut self, about: &str) {
@@ -183,12 +225,16 @@ mod tests {
     use super::*;
 
     fn tags(timeout: Option<i32>, cleanup: Option<i32>) -> Tags {
+        sharing(&Total::default(), timeout, cleanup)
+    }
+
+    fn sharing(total: &Total, timeout: Option<i32>, cleanup: Option<i32>) -> Tags {
         let spec = Etag {
             enabled: true,
             cache_timeout_seconds: timeout,
             cache_cleanup_seconds: cleanup,
         };
-        Tags::new(Some(&spec)).unwrap()
+        Tags::new(Some(&spec), total).unwrap()
     }
 
     fn at(seconds: u64) -> MonoTime {
@@ -206,8 +252,8 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_unless_it_is_asked_for() {
-        assert!(Tags::new(None).is_none());
-        assert!(Tags::new(Some(&Etag::default())).is_none());
+        assert!(Tags::new(None, &Total::default()).is_none());
+        assert!(Tags::new(Some(&Etag::default()), &Total::default()).is_none());
     }
 
     /// a lifetime alone makes the peer fail for ever.
@@ -265,6 +311,24 @@ mod tests {
         let state = tags.state.lock();
         assert!(state.bytes <= MAX_BYTES, "{}", state.bytes);
         assert_eq!(state.entries.len(), state.order.len());
+    }
+
+    #[test]
+    fn all_hooks_together_keep_no_more_than_a_process_can_bear() {
+        let total = Total::default();
+        let hooks: Vec<_> = (0..12).map(|_| sharing(&total, None, None)).collect();
+        for tags in &hooks {
+            keep(tags, "a", vec![b'x'; MAX_BYTES - 1024], at(0));
+        }
+
+        assert!(total.get() <= MAX_TOTAL, "{}", total.get());
+        assert!(
+            hooks[0].get("a", at(0)).is_some(),
+            "nobody forgets for others"
+        );
+        assert!(hooks[11].get("a", at(0)).is_none());
+        drop(hooks);
+        assert_eq!(total.get(), 0);
     }
 
     #[test]
