@@ -123,11 +123,6 @@ fn not_served(stage: &Stage) -> Vec<(&'static str, Value, &'static str)> {
     let hook = stage.hook.url("/other");
     vec![
         (
-            "/spec/childResources/0/updateStrategy/method",
-            json!("RollingInPlace"),
-            "childResources[0].updateStrategy.method",
-        ),
-        (
             "/spec/childResources/0/adoption",
             json!("Force"),
             "childResources[0].adoption",
