@@ -124,6 +124,27 @@ async fn a_hook_that_names_a_time_to_wait_is_not_asked_before() -> anyhow::Resul
 }
 
 #[tokio::test]
+async fn a_hook_that_is_away_until_a_time_is_not_asked_before() -> anyhow::Result<()> {
+    let mut scene = Scene::new("away-until").await?;
+    let wait = 3 * SECOND;
+    scene.stage.hook.forget();
+    scene.stage.hook.script(vec![
+        Answer::status(503, "later").header("retry-after", "3"),
+        Answer::json(&json!({ "children": children("before, edited") })),
+    ]);
+
+    scene.edit().await?;
+    let text = "unsupported status code: 503 body: later";
+    scene.stage.event(&scene.parent, SYNC_ERROR, text).await?;
+    scene.has_caught_up().await?;
+
+    let calls = scene.stage.hook.calls();
+    let waited = gap(&calls[0], &calls[1]);
+    ensure!(waited >= wait && waited < 3 * wait, "it waited {waited:?}");
+    scene.heals().await
+}
+
+#[tokio::test]
 async fn an_overloaded_hook_that_names_no_time_is_asked_less_and_less_often() -> anyhow::Result<()>
 {
     let mut scene = Scene::new("overloaded").await?;

@@ -10,6 +10,7 @@ use http::{
 use http_body::Body;
 use hyper::body::Incoming;
 use metashard_reconcile::sync::HookResult;
+use metashard_runtime::log;
 use tokio::time::timeout;
 
 use crate::{Error, connection::Connection, etag::Tagged, retry_after};
@@ -59,13 +60,20 @@ pub(crate) async fn read(
         }),
         (status, _) => {
             let (body, is_read) = shown(connection, &head.headers, body).await;
-            Ok(Answer {
-                is_read,
-                result: Err(Error::Status {
-                    code: status.as_u16(),
-                    body,
-                }),
-            })
+            let error = Error::Status {
+                code: status.as_u16(),
+                body,
+            };
+            let result = match retry_after_of(&head.headers, wall) {
+                Some(retry_after) if status == StatusCode::SERVICE_UNAVAILABLE => {
+                    Ok(HookResult::Unavailable {
+                        error: log::chain(&error),
+                        retry_after,
+                    })
+                }
+                _ => Err(error),
+            };
+            Ok(Answer { result, is_read })
         }
     }
 }

@@ -149,6 +149,13 @@ pub enum HookResult {
         /// The time the hook asked for, within sane limits; `None`: the normal backoff.
         retry_after: Option<Duration>,
     },
+    /// Status 503 with the time after which the hook wants to be asked again.
+    Unavailable {
+        /// For people.
+        error: String,
+        /// That time, within sane limits.
+        retry_after: Duration,
+    },
     /// Anything else, with a text for people.
     Failed(String),
     /// The answer came without authority, or the call was cancelled: nothing is known.

@@ -323,7 +323,9 @@ impl Pass<'_> {
         self.instance.remember(key, state);
         match (outcome.verdict, outcome.requeue) {
             (Verdict::NoAuthority, _) => Again::RetryAfter(NOT_NOW),
-            (Verdict::Throttled, Requeue::After(delay)) => Again::RetryAfter(delay),
+            (Verdict::Throttled | Verdict::HookFailed(_), Requeue::After(delay)) => {
+                Again::RetryAfter(delay)
+            }
             (_, Requeue::After(delay)) => {
                 let dispatcher = &self.instance.context.dispatcher;
                 dispatcher.push_after(self.instance.flow, key.clone(), delay);

@@ -147,6 +147,27 @@ async fn status_429_says_how_long_to_wait() {
 }
 
 #[tokio::test]
+async fn status_503_may_say_how_long_to_wait_and_is_a_failure() {
+    let reply = answer("503 Service Unavailable", "retry-after: 7\r\n", "soon");
+    let (_server, caller) = answered_with(reply).await;
+    let expected = HookResult::Unavailable {
+        error: "unsupported status code: 503 body: soon".to_owned(),
+        retry_after: Duration::from_secs(7),
+    };
+    assert_eq!(caller.call().await, expected);
+
+    for (status, header) in [
+        ("503 Service Unavailable", ""),
+        ("503 Service Unavailable", "retry-after: soon\r\n"),
+        ("500 Oops", "retry-after: 7\r\n"),
+    ] {
+        let (_server, caller) = answered_with(answer(status, header, "")).await;
+
+        failure(caller.call().await);
+    }
+}
+
+#[tokio::test]
 async fn cut_answers_are_failures() {
     for reply in [
         Reply::Close(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"a\":".to_vec()),

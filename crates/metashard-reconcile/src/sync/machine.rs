@@ -333,13 +333,18 @@ impl SyncMachine {
                 let requeue = retry_after.map_or(Requeue::Backoff, Requeue::After);
                 self.done(Verdict::Throttled, requeue)
             }
-            HookResult::Failed(error) => {
-                let error = self.hook_error(hook, &error);
-                self.report.sync_error(&error);
-                self.done(Verdict::HookFailed(error), Requeue::Backoff)
+            HookResult::Unavailable { error, retry_after } => {
+                self.failed(hook, &error, Requeue::After(retry_after))
             }
+            HookResult::Failed(error) => self.failed(hook, &error, Requeue::Backoff),
             HookResult::NoAuthority | HookResult::Answer(_) => self.no_authority(),
         }
+    }
+
+    fn failed(&mut self, hook: HookKind, error: &str, requeue: Requeue) -> Step {
+        let error = self.hook_error(hook, error);
+        self.report.sync_error(&error);
+        self.done(Verdict::HookFailed(error), requeue)
     }
 
     /// The text of a failed call or a refused answer, as Metacontroller has it.

@@ -262,6 +262,20 @@ fn a_hook_that_asks_to_wait_is_waited_for_without_an_event() {
 }
 
 #[test]
+fn a_hook_that_is_away_until_a_time_is_waited_for_with_an_event() {
+    let mut bench = settled();
+    let retry_after = Duration::from_secs(7);
+    let error = "unsupported status code: 503 body: soon".to_owned();
+    bench.answer = HookResult::Unavailable { error, retry_after };
+
+    let outcome = bench.pass();
+
+    assert!(matches!(&outcome.verdict, Verdict::HookFailed(why) if why.contains("503")));
+    assert_eq!(outcome.requeue, Requeue::After(retry_after));
+    assert!(outcome.events[0].message.contains("503") && bench.writes.is_empty());
+}
+
+#[test]
 fn an_answer_without_authority_is_dropped() {
     let mut bench = settled();
     bench.answer = HookResult::NoAuthority;
