@@ -18,6 +18,7 @@ mod hook_security;
 mod instances;
 mod languages;
 mod parents;
+mod related;
 mod support;
 mod sync;
 mod target;

@@ -70,6 +70,7 @@ pub(crate) enum Event {
 struct Shared {
     sync: Family,
     finalize: Family,
+    customize: Family,
     certificates: Gauges,
     live: Mutex<BTreeMap<Key, Weak<Series>>>,
 }
@@ -94,6 +95,7 @@ impl Metrics {
         Ok(Self(Arc::new(Shared {
             sync: Family::register(registry, HookKind::Sync)?,
             finalize: Family::register(registry, HookKind::Finalize)?,
+            customize: Family::register(registry, HookKind::Customize)?,
             certificates: Gauges::register(registry)?,
             live: Mutex::new(BTreeMap::new()),
         })))
@@ -126,6 +128,7 @@ impl Shared {
         match hook {
             HookKind::Sync => &self.sync,
             HookKind::Finalize => &self.finalize,
+            HookKind::Customize => &self.customize,
         }
     }
 }

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use prometheus::Registry;
 use tokio::{sync::watch, task::JoinHandle};
 
-pub use self::view::{Trouble, TroubleKind, View, ViewKey, ViewState};
+pub use self::view::{Trouble, TroubleKind, View, ViewKey, ViewState, Wish};
 use self::{collector::Collector, feed::Feed, shared::Shared};
 use crate::client::Clients;
 
@@ -94,14 +94,30 @@ impl Informers {
     ///
     /// `subscriber` is told every object that is there already, then everything that happens until the view is dropped.
     pub fn open(&self, key: ViewKey, subscriber: Option<Arc<dyn Subscriber>>) -> View {
-        let shared = {
+        self.join(key, subscriber).0
+    }
+
+    /// As [`Self::open`], with a wish for everything up to this call: a view that is new fulfils it by its first list.
+    pub fn open_fresh(
+        &self,
+        key: ViewKey,
+        subscriber: Option<Arc<dyn Subscriber>>,
+    ) -> (View, Wish) {
+        let (view, is_new) = self.join(key, subscriber);
+        let wish = if is_new { Wish::default() } else { view.wish() };
+        (view, wish)
+    }
+
+    /// A view, and whether it was not open before.
+    fn join(&self, key: ViewKey, subscriber: Option<Arc<dyn Subscriber>>) -> (View, bool) {
+        let (shared, is_new) = {
             let mut open = self.0.open.lock();
             let opened = open.entry(key).or_insert_with_key(|key| self.start(key));
             opened.users += 1;
-            Arc::clone(&opened.shared)
+            (Arc::clone(&opened.shared), opened.users == 1)
         };
         let subscription = subscriber.map(|subscriber| shared.subscribe(subscriber));
-        View::new(self.clone(), shared, subscription)
+        (View::new(self.clone(), shared, subscription), is_new)
     }
 
     /// Makes views that wait before they try again try now: something changed, such as the served resources.

@@ -55,6 +55,8 @@ pub struct Controller {
     pub sync: Option<Hook>,
     /// The hook that is called for parents that are on their way out; its presence puts the finalizer on parents.
     pub finalize: Option<Hook>,
+    /// The hook that says which other objects these two want to see.
+    pub customize: Option<Hook>,
     /// How often every parent is synced anyway; at least 1 s.
     pub resync_period: Option<Duration>,
     /// Whether the controller rests. Nothing here looks at it: the worker does not start it.
@@ -233,6 +235,7 @@ impl Controller {
         match kind {
             HookKind::Sync => self.sync.as_ref(),
             HookKind::Finalize => self.finalize.as_ref(),
+            HookKind::Customize => self.customize.as_ref(),
         }
     }
 

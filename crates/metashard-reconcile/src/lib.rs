@@ -16,6 +16,7 @@ mod claim;
 mod decorate;
 pub mod finalize;
 mod outcome;
+pub mod related;
 mod request;
 pub mod revision;
 mod status;

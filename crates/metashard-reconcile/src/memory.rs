@@ -2,6 +2,7 @@
 
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
+use metashard_api::hook::RelatedRule;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::{
@@ -25,6 +26,8 @@ pub struct Memory {
     children: Vec<Known>,
     /// What the last status write wanted, and what the API server made of it.
     pub(crate) status: Option<StatusWrite>,
+    /// What the customize hook asked for.
+    pub(crate) customized: Option<Customized>,
     /// The deletions that the delete guard holds back; 0: none.
     pub(crate) held: u64,
     /// The creations that met an existing object in the last pass; 0: none.
@@ -39,6 +42,14 @@ pub struct Memory {
     written: Vec<Written>,
     /// Uids of children that were deleted, hashed.
     deleted: Vec<u64>,
+}
+
+/// The answer of a customize hook.
+#[derive(Debug)]
+pub(crate) struct Customized {
+    /// Hash of the parent's state that it counts for.
+    pub(crate) about: u64,
+    pub(crate) rules: Arc<[RelatedRule]>,
 }
 
 /// A pass in which everything was as desired.
@@ -100,6 +111,19 @@ impl Memory {
         self.written.retain(|written| !is_behind(&written.object));
         self.parent.take_if(|own| is_behind(own));
         is_own
+    }
+
+    /// Forgets what the customize hook asked for: it is called by the next sync.
+    pub fn forget_customized(&mut self) {
+        self.customized = None;
+    }
+
+    /// What the customize hook asked for when the parent was in this state.
+    pub(crate) fn customized(&self, about: u64) -> Option<Arc<[RelatedRule]>> {
+        let customized = self.customized.as_ref();
+        customized
+            .filter(|it| it.about == about)
+            .map(|it| Arc::clone(&it.rules))
     }
 
     /// What is left to remember of a parent that was found gone.

@@ -233,6 +233,26 @@ impl Object {
         }
     }
 
+    /// Adds what an object is wished to be, as far as its metadata tells without its status, to a hash.
+    pub(crate) fn hash_wishes(&self, hash: &mut Xxh3) {
+        hash.update(self.uid().as_bytes());
+        hash.update(&self.generation.to_le_bytes());
+        hash.update(&[u8::from(self.deleting)]);
+        for (key, value) in self.labels() {
+            for text in [key, value] {
+                hash.update(text.as_bytes());
+                hash.update(&[0]);
+            }
+        }
+        hash.update(&[1]);
+        for (key, value) in &self.annotations {
+            hash.update(self.text(*key).as_bytes());
+            hash.update(&[0]);
+            hash.update(self.raw(*value).unwrap_or_default());
+            hash.update(&[0]);
+        }
+    }
+
     fn text(&self, span: Span) -> &str {
         if span.start & DECODED == 0 {
             let bytes = self.bytes.get(span.range()).unwrap_or_default();

@@ -36,6 +36,8 @@ pub enum Verdict {
     Changed,
     /// Something was no longer as observed; a later sync goes on.
     Stale,
+    /// The related objects are not all known yet: whoever fetches them starts the next sync.
+    Waiting,
     /// The hook asked to wait (429).
     Throttled,
     /// The call of the hook failed, with the reason.
@@ -59,6 +61,7 @@ impl Verdict {
             Self::Unchanged => "unchanged",
             Self::Changed => "changed",
             Self::Stale => "stale",
+            Self::Waiting => "waiting",
             Self::Throttled => "throttled",
             Self::HookFailed(_) => "hook_failed",
             Self::AnswerRefused(_) => "answer_refused",

@@ -1,5 +1,7 @@
 //! The body of a hook call, put together from cached bytes: nothing is parsed or written anew.
 
+mod related;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,16 +13,20 @@ use metashard_api::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::object::Object;
+use crate::{object::Object, related::Related};
 
 /// What all requests of one controller have in common, made once.
 #[derive(Debug)]
 pub(crate) struct Frame {
     /// From the start to the parent.
     head: Bytes,
+    /// The same in a request to a customize hook, which calls the target of a decorator a parent as well.
+    customize_head: Bytes,
     /// Opens the group of a child rule, by its index; in the order of the outer keys.
     groups: Vec<(usize, Bytes)>,
-    /// From the last child to the end, without and with `finalizing`.
+    /// From the last child to the related objects.
+    closing: String,
+    /// From the last child to the end if nothing is related, without and with `finalizing`.
     tails: [Bytes; 2],
 }
 
@@ -45,9 +51,14 @@ impl Frame {
             ControllerKind::Decorator => ("object", "attachments"),
         };
         let Parts { metadata, spec } = serde_json::from_slice(controller)?;
-        let head = format!(
-            r#"{{"controller":{{"apiVersion":"{API_VERSION}","kind":"{kind}","metadata":{metadata},"spec":{spec},"status":{{}}}},"{parent}":"#
+        let start = format!(
+            r#"{{"controller":{{"apiVersion":"{API_VERSION}","kind":"{kind}","metadata":{metadata},"spec":{spec},"status":{{}}}}"#
         );
+        let customize_head = match kind {
+            ControllerKind::Composite => None,
+            ControllerKind::Decorator => Some(Bytes::from(format!(r#"{start},"parent":"#))),
+        };
+        let head = Bytes::from(format!(r#"{start},"{parent}":"#));
         let mut order: Vec<_> = outer.iter().enumerate().collect();
         order.sort_by_key(|(_, key)| *key);
         let mut groups = Vec::with_capacity(order.len());
@@ -65,16 +76,25 @@ impl Frame {
         } else {
             "}}".to_owned()
         };
-        let tails = [false, true].map(|finalizing| {
-            Bytes::from(format!(
-                r#"{closing},"related":{{}},"finalizing":{finalizing}}}"#
-            ))
-        });
+        let closing = format!(r#"{closing},"related":{{"#);
+        let tails = [false, true]
+            .map(|finalizing| Bytes::from(format!(r#"{closing}}},"finalizing":{finalizing}}}"#)));
         Ok(Self {
-            head: Bytes::from(head),
+            customize_head: customize_head.unwrap_or_else(|| head.clone()),
+            head,
             groups,
+            closing,
             tails,
         })
+    }
+
+    /// The body of one call of a customize hook, as pieces.
+    pub(crate) fn customize(&self, parent: &Object) -> Vec<Bytes> {
+        vec![
+            self.customize_head.clone(),
+            parent.bytes().clone(),
+            Bytes::from_static(b"}"),
+        ]
     }
 
     /// The body of one call, as pieces. `children`: the claimed children of each rule, sorted.
@@ -83,6 +103,7 @@ impl Frame {
         version: Version,
         parent: &Object,
         children: &[Vec<Arc<Object>>],
+        related: &Related,
         finalizing: bool,
     ) -> Vec<Bytes> {
         let count: usize = children.iter().map(Vec::len).sum();
@@ -105,6 +126,17 @@ impl Frame {
                     body.push(child.bytes().clone());
                 }
             }
+        }
+        if !related.is_empty() {
+            related::splice(
+                &mut body,
+                &self.closing,
+                version,
+                parent,
+                related,
+                finalizing,
+            );
+            return body;
         }
         let [plain, finalize] = &self.tails;
         body.push(if finalizing {

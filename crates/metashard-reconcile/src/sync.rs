@@ -9,6 +9,7 @@
 //!         Step::Write(writes) => machine.feed(Fed::Written(carry out all, results in order)),
 //!         Step::ReadParent => machine.feed(Fed::Parent(read it from the API server)),
 //!         Step::CallHook(call) => machine.feed(Fed::Hook(call it)),
+//!         Step::Relate(rules) => machine.feed(Fed::Related(compile them, find the objects)),
 //!         Step::Done(outcome) => break outcome,
 //!     }
 //! }
@@ -17,6 +18,7 @@
 mod carry;
 mod decorate;
 mod machine;
+mod relate;
 mod report;
 mod rolling;
 mod work;
@@ -24,10 +26,11 @@ mod work;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use metashard_api::{resource::Resource, selector::Selector};
+use metashard_api::{hook::RelatedRule, resource::Resource, selector::Selector};
 use serde_json::Value;
 
 use self::{
+    relate::Relating,
     report::Report,
     rolling::{Answered, Collecting, RevisionWrites},
 };
@@ -39,6 +42,7 @@ use crate::{
     decorate::Decoration,
     memory::Memory,
     object::Object,
+    related::{self, Related},
     write::{Write, WriteError, WriteResult},
 };
 
@@ -94,6 +98,9 @@ pub enum Step {
     ReadParent,
     /// Call a hook; feed [`Fed::Hook`].
     CallHook(HookCall),
+    /// Find what these rules of the customize hook ask for; feed [`Fed::Related`]. They are the same `Arc` as in the last
+    /// sync of this parent if the hook was not asked anew.
+    Relate(Arc<[RelatedRule]>),
     /// The pass is over.
     Done(Box<Outcome>),
 }
@@ -105,6 +112,8 @@ pub enum HookKind {
     Sync,
     /// `spec.hooks.finalize`.
     Finalize,
+    /// `spec.hooks.customize`.
+    Customize,
 }
 
 impl HookKind {
@@ -113,6 +122,7 @@ impl HookKind {
         match self {
             Self::Sync => "sync",
             Self::Finalize => "finalize",
+            Self::Customize => "customize",
         }
     }
 }
@@ -137,6 +147,17 @@ pub enum Fed {
     Parent(Result<Option<Arc<Object>>, WriteError>),
     /// What came of [`Step::CallHook`].
     Hook(HookResult),
+    /// What [`Step::Relate`] found.
+    Related(Result<Related, Unrelated>),
+}
+
+/// Why there are no related objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unrelated {
+    /// They are not all known yet. Whoever says so starts another sync once they are.
+    NotYet,
+    /// The rules cannot be followed.
+    Refused(related::Error),
 }
 
 /// What came of one call of a hook.
@@ -173,6 +194,8 @@ pub struct SyncMachine {
     candidates: Vec<Vec<Arc<Object>>>,
     /// What may be revisions of the parent; once children are claimed, those that are.
     revisions: Vec<Arc<Object>>,
+    /// The objects that the hooks see beside parent and children.
+    related: Related,
     /// The selector of the parent's children, once it is needed.
     selector: Option<Selector>,
     /// Whether `parent` was read from the API server in this pass.
@@ -196,6 +219,8 @@ enum Stage {
     /// Before an adoption: the parent must still be there.
     ReadingForAdoption,
     Claiming(Vec<Claims>),
+    Customizing(Relating),
+    Relating(Relating),
     Calling(Called),
     /// The hook is called for one older revision after the other.
     CallingOlder(Box<Collecting>),

@@ -18,6 +18,7 @@ pub(crate) struct Hooks {
     context: Arc<Context>,
     sync: Option<Endpoint>,
     finalize: Option<Endpoint>,
+    customize: Option<Endpoint>,
     /// What they are called with, where that is not the same for all controllers.
     security: Option<Security>,
 }
@@ -44,6 +45,7 @@ impl Hooks {
         Ok(Self {
             sync: endpoint(HookKind::Sync)?,
             finalize: endpoint(HookKind::Finalize)?,
+            customize: endpoint(HookKind::Customize)?,
             security: None,
             context: Arc::clone(context),
         })
@@ -51,7 +53,9 @@ impl Hooks {
 
     /// All that are called.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> + Clone {
-        [&self.sync, &self.finalize].into_iter().flatten()
+        [&self.sync, &self.finalize, &self.customize]
+            .into_iter()
+            .flatten()
     }
 
     /// Begins to follow what they are called with, with the rights of `identity`. `subscriber` is told of changes.
@@ -81,6 +85,7 @@ impl Hooks {
         let endpoint = match call.hook {
             HookKind::Sync => &self.sync,
             HookKind::Finalize => &self.finalize,
+            HookKind::Customize => &self.customize,
         };
         let Some(endpoint) = endpoint else {
             return HookResult::Failed(format!("{} hook not defined", call.hook.as_str()));

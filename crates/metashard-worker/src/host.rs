@@ -310,6 +310,9 @@ impl Host {
     /// Looks again at everything that a served resource may have been missing for.
     fn resources_changed(&mut self) {
         self.context.informers.retry_failing();
+        for related in self.open_instances().filter_map(|it| it.related.as_ref()) {
+            related.reconsider();
+        }
         self.reconsider_refused();
         self.close_outdated();
         self.settle_all();

@@ -32,6 +32,7 @@ use crate::{
     hooks::Hooks,
     key::ParentKey,
     reconcile,
+    related::RelatedObjects,
     triggers::{ChildEvents, ParentEvents},
 };
 
@@ -49,6 +50,8 @@ pub(crate) struct Instance {
     pub(crate) children: Vec<View>,
     /// The cache of ControllerRevisions, if the controller keeps any.
     pub(crate) revisions: Option<View>,
+    /// What its hooks want to see beside them; `None` if the controller has no customize hook.
+    pub(crate) related: Option<Arc<RelatedObjects>>,
     pub(crate) feedback: Mutex<Feedback>,
     pub(crate) context: Arc<Context>,
     /// How the last hook call went.
@@ -99,6 +102,8 @@ pub(crate) struct ParentState {
     pub(crate) forced: bool,
     /// When the hook asked to be called again.
     pub(crate) due: Option<MonoTime>,
+    /// When the customize hook gave the answer that is in the memory.
+    pub(crate) customized_at: Option<MonoTime>,
 }
 
 /// A write of our own that a cache may not show yet.
@@ -128,6 +133,8 @@ pub(crate) struct LastSync {
     pub(crate) status_written: Option<Box<str>>,
     /// Of the children that the hook was shown.
     pub(crate) children: u64,
+    /// Of the related objects that it was shown.
+    pub(crate) related: Option<u64>,
     /// Of the answer.
     pub(crate) answer: u64,
 }
@@ -152,6 +159,9 @@ impl Instance {
             // Only we write them: no event of theirs starts a sync.
             context.informers.open(key, None)
         });
+        let own = parents.iter().chain(&children);
+        let own = own.map(|view| view.key().clone()).collect();
+        let related = RelatedObjects::new(&controller, &identity, flow, own, context);
         let instance = Arc::new(Self {
             controller,
             shard,
@@ -161,6 +171,7 @@ impl Instance {
             parents,
             children,
             revisions,
+            related,
             feedback: Mutex::default(),
             hook_health: Mutex::new(Part::unknown(
                 metashard_api::names::reason::NOT_CALLED,
@@ -189,6 +200,9 @@ impl Instance {
 
     /// Starts to run syncs under `claim`.
     pub(crate) fn begin(self: &Arc<Self>, claim: Claim) {
+        if let Some(related) = &self.related {
+            related.renew();
+        }
         let cancel = CancellationToken::new();
         task::spawn("resync", Arc::clone(self).resync(cancel.clone()));
         *self.turn.lock() = Some(Turn { claim, cancel });
@@ -327,16 +341,26 @@ impl Instance {
             .collect()
     }
 
-    /// How each cache stands.
+    /// How each cache stands. One of related objects, which may come and go at any time, is told of in trouble only.
     pub(crate) fn watch_states(&self) -> Vec<ViewState> {
-        self.views()
-            .map(|view| view.state().borrow().clone())
-            .collect()
+        let state = |view: &View| view.state().borrow().clone();
+        let related = self.related.iter().flat_map(|related| related.views());
+        let in_trouble = related
+            .map(|view| state(&view))
+            .filter(|state| matches!(state, ViewState::Failing(_)));
+        self.views().map(state).chain(in_trouble).collect()
     }
 
     /// Takes in how a hook call went.
     pub(crate) fn set_hook_health(&self, health: Part) {
         *self.hook_health.lock() = health;
+    }
+
+    /// The parent wants to see nothing any more.
+    pub(crate) fn unrelate(&self, key: &ParentKey) {
+        if let Some(related) = &self.related {
+            related.forget(key);
+        }
     }
 
     /// Takes what is remembered of a parent. Put it back with [`Self::remember`].

@@ -12,6 +12,7 @@ mod instance;
 mod key;
 mod metrics;
 mod reconcile;
+mod related;
 mod report;
 mod security;
 pub mod service;

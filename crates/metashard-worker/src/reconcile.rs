@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use metashard_api::{id::ControllerKind, names::reason, resource::Resource};
+use metashard_api::{hook::RelatedRule, id::ControllerKind, names::reason, resource::Resource};
 use metashard_fleet::{
     queue::{Outcome as Again, Popped},
     time::MonoTime,
@@ -16,8 +16,12 @@ use metashard_fleet::{
 use metashard_kube::informer::View;
 use metashard_reconcile::{
     object::Object,
+    related::Related,
     requeue::Requeue,
-    sync::{Candidates, Fed, HookCall, HookResult, Outcome, Step, SyncInput, SyncMachine, Verdict},
+    sync::{
+        Candidates, Fed, HookCall, HookKind, HookResult, Outcome, Step, SyncInput, SyncMachine,
+        Unrelated, Verdict,
+    },
     write::{Write, WriteError, WriteResult},
 };
 use tracing::{debug, warn};
@@ -26,6 +30,7 @@ use crate::{
     conditions::Part,
     instance::{Awaited, Cache, Instance, LastSync, ParentState, Turn},
     key::ParentKey,
+    related::Found,
 };
 
 /// Writes of one step that are under way at once: enough to hide the round trip, few enough for the API server.
@@ -33,6 +38,9 @@ const CONCURRENT_WRITES: usize = 16;
 
 /// How soon a key is looked at again that was taken while this worker may not begin work.
 const NOT_NOW: Duration = Duration::from_millis(20);
+
+/// How long an answer of the customize hook counts at most, as the peer has it: it may be about more than the parent.
+const CUSTOMIZED_FOR: Duration = Duration::from_mins(20);
 
 /// One pass over the parent of a key that the queue handed out.
 pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<ParentKey>) -> Again {
@@ -49,9 +57,11 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         return Again::Await;
     };
     let Some(parent) = parents.get(namespace, name) else {
+        instance.unrelate(key);
         return Again::Await;
     };
     let resource = parents.key().resource();
+    forget_old(&mut state, began.mono);
 
     let candidates = candidates(instance, &parent);
     let revisions = instance.revisions.as_ref();
@@ -59,9 +69,11 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     let mut pass = Pass {
         instance,
         turn,
-        rule: key.rule(),
+        key,
         resource,
         children: signature(&candidates),
+        found: instance.related.as_ref().and_then(|it| it.known(key)),
+        customized_at: state.customized_at,
         answer: None,
     };
     let due = state.due.is_some_and(|due| due <= began.mono);
@@ -91,7 +103,15 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     }
     let seconds = context.clock.now().mono.since(began.mono).as_secs_f64();
     context.metrics.synced(instance, &outcome, seconds);
-    pass.finish(key, &parent, outcome)
+    pass.finish(&parent, outcome)
+}
+
+/// An answer of the customize hook that has counted for so long does not any more.
+fn forget_old(state: &mut ParentState, now: MonoTime) {
+    let is_old = |at: MonoTime| now.since(at) >= CUSTOMIZED_FOR;
+    if state.customized_at.is_some_and(is_old) {
+        state.memory.forget_customized();
+    }
 }
 
 /// Ends a pass that calls no hook, because nothing has changed that it has not been asked about.
@@ -171,7 +191,7 @@ fn signature(candidates: &[Candidates]) -> u64 {
 /// What is new since the last call of the hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
-    /// Something of the parent or its children.
+    /// Something of the parent, its children or what is related to it.
     Some,
     /// The status that the hook made us write, and nothing else: the write was a compare-and-swap.
     OwnStatus,
@@ -183,11 +203,14 @@ enum News {
 struct Pass<'a> {
     instance: &'a Instance,
     turn: &'a Turn,
-    /// Index of the parent rule of the parent's kind.
-    rule: usize,
+    key: &'a ParentKey,
     /// The parent's.
     resource: &'a Arc<Resource>,
     children: u64,
+    /// The related objects: what is known of them, then what the hook is shown.
+    found: Option<Found>,
+    /// When the customize hook last answered.
+    customized_at: Option<MonoTime>,
     /// Hash of the hook's answer.
     answer: Option<u64>,
 }
@@ -199,7 +222,7 @@ impl Pass<'_> {
             return News::Some;
         };
         let version = parent.resource_version();
-        if last.children != self.children {
+        if last.children != self.children || last.related != self.related() {
             News::Some
         } else if *last.parent == *version {
             News::Nothing
@@ -216,6 +239,7 @@ impl Pass<'_> {
                 Step::Write(writes) => Fed::Written(self.write_all(&writes).await),
                 Step::ReadParent => Fed::Parent(self.read_parent(parent).await),
                 Step::CallHook(call) => Fed::Hook(self.call_hook(call, parent).await),
+                Step::Relate(rules) => Fed::Related(self.relate(parent, &rules)),
                 Step::Done(outcome) => return *outcome,
             };
             machine.feed(fed);
@@ -267,6 +291,7 @@ impl Pass<'_> {
         let Some(authority) = self.authority() else {
             return HookResult::NoAuthority;
         };
+        let is_customize = call.hook == HookKind::Customize;
         let result = self
             .instance
             .hooks
@@ -275,7 +300,9 @@ impl Pass<'_> {
         if self.authority().is_none() {
             return HookResult::NoAuthority;
         }
-        if let HookResult::Answer(body) = &result {
+        if is_customize {
+            self.customized_at = Some(self.instance.context.clock.now().mono);
+        } else if let HookResult::Answer(body) = &result {
             // Of all answers, where the hook is called for several revisions.
             let mut hasher = DefaultHasher::new();
             self.answer.hash(&mut hasher);
@@ -285,12 +312,40 @@ impl Pass<'_> {
         result
     }
 
+    /// Finds what the customize hook asks for in the name of the parent.
+    fn relate(
+        &mut self,
+        parent: &Object,
+        rules: &Arc<[RelatedRule]>,
+    ) -> Result<Related, Unrelated> {
+        let Some(related) = &self.instance.related else {
+            return Ok(Related::default());
+        };
+        // As it was when news were looked for: what changed since pushes the key again.
+        let found = match self.found.take().filter(|it| it.is_of(rules)) {
+            Some(found) => found,
+            None => related.find(self.key, parent, rules)?,
+        };
+        let found = self.found.insert(found);
+        Ok(found.related.clone())
+    }
+
+    /// Of the related objects, if all of them are known.
+    fn related(&self) -> Option<u64> {
+        self.found.as_ref().map(|it| it.related.fingerprint())
+    }
+
     /// Reports what came of the pass, remembers what the next one needs, and says when that is.
-    fn finish(&self, key: &ParentKey, parent: &Object, outcome: Outcome) -> Again {
+    fn finish(&self, parent: &Object, outcome: Outcome) -> Again {
+        let key = self.key;
         self.report(key, parent, &outcome);
         match outcome.verdict {
-            Verdict::Unselected => return Again::Await,
+            Verdict::Unselected => {
+                self.instance.unrelate(key);
+                return Again::Await;
+            }
             Verdict::Gone => {
+                self.instance.unrelate(key);
                 // Kept until the cache shows it too.
                 let state = ParentState {
                     memory: outcome.memory,
@@ -310,6 +365,7 @@ impl Pass<'_> {
             parent: parent.resource_version().into(),
             status_written: status_written(parent, &outcome),
             children: self.children,
+            related: self.related(),
             answer,
         });
         let state = ParentState {
@@ -319,6 +375,7 @@ impl Pass<'_> {
             // What was not done is not an echo of anything.
             forced: matches!(outcome.requeue, Requeue::Soon | Requeue::Backoff),
             due,
+            customized_at: self.customized_at,
         };
         self.instance.remember(key, state);
         match (outcome.verdict, outcome.requeue) {
@@ -361,7 +418,7 @@ impl Pass<'_> {
     /// The cache that shows `object`, which is the parent or a child of it.
     fn cache_of(&self, parent: &Object, object: &Object) -> Option<Cache> {
         if object.uid() == parent.uid() {
-            return Some(Cache::Parents(self.rule));
+            return Some(Cache::Parents(self.key.rule()));
         }
         let is_of = |resource: &Resource| {
             resource.kind == object.kind() && resource.api_version() == object.api_version()

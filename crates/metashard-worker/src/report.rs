@@ -122,7 +122,7 @@ impl Reporter {
     ) {
         let health = Health {
             accepted: accepted(&instance.hooks),
-            watches: watches(&instance.controller.missing, &instance.watch_states()),
+            watches: watches_of(instance),
             hooks: hooks(instance, self.context.clock.wall()),
         };
         self.report(name, object, claim, health);
@@ -242,6 +242,14 @@ fn hooks(instance: &Instance, wall: SystemTime) -> Part {
         part.message = format!("{}; {end}", part.message);
     }
     part
+}
+
+fn watches_of(instance: &Instance) -> Part {
+    let related = instance.related.as_ref();
+    match related.and_then(|related| related.missing()) {
+        Some(missing) => Part::bad(reason::RESOURCE_NOT_FOUND, missing),
+        None => watches(&instance.controller.missing, &instance.watch_states()),
+    }
 }
 
 /// The caches' part of a controller's health: the first trouble, else whether all have been listed.

@@ -61,6 +61,10 @@ pub enum TroubleKind {
     Refused,
 }
 
+/// A wish for a list that begins after it was made; the default one is for any list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wish(u64);
+
 /// A user's hold on a cache. Drop it to let go.
 pub struct View {
     informers: Informers,
@@ -185,6 +189,12 @@ impl View {
         self.shared.store().iter().cloned().collect()
     }
 
+    /// The objects that are `wanted`, in no order. It must be quick, and must not look at this view.
+    pub fn filter(&self, wanted: impl Fn(&Object) -> bool) -> Vec<Arc<Object>> {
+        let store = self.shared.store();
+        store.iter().filter(|it| wanted(it)).cloned().collect()
+    }
+
     /// The resourceVersion up to which the view shows everything; `None` if that is not known.
     pub fn reached_version(&self) -> Option<Box<str>> {
         match self.shared.version() {
@@ -209,8 +219,18 @@ impl View {
     /// Lists anew, in a list that begins after the call; calls at the same time share one. Takes as long as the API
     /// server is away: limit it from outside. Dropping the future does not stop the list.
     pub async fn refresh(&self) {
-        let mine = self.shared.want_list();
-        self.shared.listed(mine).await;
+        self.fulfilled(self.wish()).await;
+    }
+
+    /// Has the view listed by a list that begins after this call; calls at the same time share one.
+    pub fn wish(&self) -> Wish {
+        Wish(self.shared.want_list())
+    }
+
+    /// Returns once the view was listed completely as wished.
+    pub async fn fulfilled(&self, wish: Wish) {
+        self.synced().await;
+        self.shared.listed(wish.0).await;
     }
 
     /// Returns once the view shows everything up to `resource_version` (of any object of its resource).

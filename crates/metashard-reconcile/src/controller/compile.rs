@@ -84,6 +84,7 @@ fn compile(
         history: None,
         sync: callable("sync", spec.hooks.sync, spec.endpoint_configs),
         finalize: callable("finalize", spec.hooks.finalize, spec.endpoint_configs),
+        customize: callable("customize", spec.hooks.customize, spec.endpoint_configs),
         resync_period: spec.resync_period_seconds.map(resync_period),
         paused: spec.paused,
         missing,
@@ -127,7 +128,6 @@ fn check(spec: &Source<'_>, mut findings: Vec<Finding>) -> Result<Vec<Finding>, 
 
 /// What the API has and this version does not do.
 fn not_served(spec: &Source<'_>, found: &mut Vec<Finding>) {
-    let hooks = &spec.hooks;
     let mut refuse = |field: String, what: &str, fix: &str| {
         found.push(Finding::not_supported(
             field,
@@ -135,22 +135,10 @@ fn not_served(spec: &Source<'_>, found: &mut Vec<Finding>) {
             fix,
         ));
     };
-    let remove = "remove it";
     for (index, child) in spec.child_resources.iter().enumerate() {
         for (field, what, fix) in child_extras(child) {
             refuse(format!("{}.{field}", spec.child_field(index)), what, fix);
         }
-    }
-    if hooks
-        .customize
-        .as_ref()
-        .is_some_and(|hook| hook.webhook.is_some())
-    {
-        refuse(
-            "spec.hooks.customize".to_owned(),
-            "the customize hook",
-            remove,
-        );
     }
     let slices = spec.sharding.and_then(|it| it.slices).unwrap_or(1);
     for (asked, field, what, fix) in [

@@ -120,7 +120,6 @@ fn not_served() -> Vec<(&'static str, Value, &'static str)> {
             json!("Orphan"),
             "spec.childResources[0].deletionPolicy",
         ),
-        ("/hooks/customize", hook(), "spec.hooks.customize"),
         (
             "/serviceAccountRef",
             json!({"name": "s", "namespace": "n"}),

@@ -15,6 +15,7 @@ use crate::{
     finalize,
     object::Object,
     outcome::Verdict,
+    related::Related,
     requeue::Requeue,
     write::{Purpose, Write, WriteError, WriteResult},
 };
@@ -46,6 +47,7 @@ impl SyncMachine {
             parent,
             candidates,
             revisions,
+            related: Related::default(),
             selector: None,
             is_fresh: false,
             memory,
@@ -76,6 +78,8 @@ impl SyncMachine {
             (Stage::DroppingFinalizer, Fed::Written(results)) => self.finalizer_dropped(results),
             (Stage::ReadingForAdoption, Fed::Parent(found)) => self.read_for_adoption(found),
             (Stage::Claiming(claims), Fed::Written(results)) => self.claimed(claims, results),
+            (Stage::Customizing(waiting), Fed::Hook(result)) => self.customized(waiting, result),
+            (Stage::Relating(waiting), Fed::Related(found)) => self.related(waiting, found),
             (Stage::Calling(called), Fed::Hook(result)) => self.called(called, result),
             (Stage::CallingOlder(collecting), Fed::Hook(result)) => {
                 self.older_called(collecting, result)
@@ -213,7 +217,7 @@ impl SyncMachine {
         let changes = || claims.iter().flat_map(|claims| &claims.changes);
         if changes().next().is_none() {
             let mine = claims.into_iter().map(|claims| claims.mine).collect();
-            return self.call(hook, mine);
+            return self.relate(hook, mine);
         }
         if !self.is_fresh && changes().any(|it| it.write.purpose == Purpose::AdoptChild) {
             self.stage = Stage::ReadingForAdoption;
@@ -257,13 +261,13 @@ impl SyncMachine {
             return self.finish();
         }
         match finalize::hook_for(&self.controller, &self.parent) {
-            Some(hook) => self.call(hook, claims.into_iter().map(|claims| claims.mine).collect()),
+            Some(hook) => self.relate(hook, claims.into_iter().map(|claims| claims.mine).collect()),
             None => self.finish(),
         }
     }
 
     /// `mine`: the claimed children of each rule, and last the revisions if any are kept.
-    fn call(&mut self, hook: HookKind, mut mine: Vec<Vec<Arc<Object>>>) -> Step {
+    pub(super) fn call(&mut self, hook: HookKind, mut mine: Vec<Vec<Arc<Object>>>) -> Step {
         if self.controller.history.is_some() {
             self.revisions = mine.pop().unwrap_or_default();
         }
@@ -302,7 +306,7 @@ impl SyncMachine {
             .map_or(Version::V1, |hook| hook.version);
         let finalizing = hook == HookKind::Finalize;
         let frame = &self.controller.frame;
-        frame.body(version, parent, mine, finalizing)
+        frame.body(version, parent, mine, &self.related, finalizing)
     }
 
     /// Hash of all that a request is made of.
@@ -316,6 +320,7 @@ impl SyncMachine {
                 child.hash_version(&mut hash);
             }
         }
+        self.related.hash(&mut hash);
         hash.digest128()
     }
 

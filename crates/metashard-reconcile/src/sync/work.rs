@@ -231,7 +231,7 @@ impl SyncMachine {
     }
 
     /// Events of the hook, and of what is odd in its answer.
-    fn tell(
+    pub(super) fn tell(
         &mut self,
         events: Vec<metashard_api::hook::Event>,
         warnings: Vec<String>,

@@ -1,5 +1,7 @@
 //! A map of objects that answers writes as an API server does, and a bench that drives passes over one parent in it.
 
+mod kinds;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
@@ -15,47 +17,7 @@ use serde_json::{Value, json};
 
 use crate::rolling::revisions;
 
-pub(crate) const FOO: &str = "foos";
-pub(crate) const CONFIG: &str = "configmaps";
-pub(crate) const REVISION: &str = "controllerrevisions";
-
-/// What the world's discovery knows.
-pub(crate) fn resources() -> Vec<Arc<Resource>> {
-    let of = |group: &str, version: &str, plural: &str, kind: &str, namespaced, has_status| {
-        Arc::new(Resource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            plural: plural.to_owned(),
-            kind: kind.to_owned(),
-            namespaced,
-            has_status,
-        })
-    };
-    vec![
-        of("ex.io", "v1", FOO, "Foo", true, true),
-        of("ex.io", "v1", "bigs", "Big", false, true),
-        of("ex.io", "v1", "plains", "Plain", true, false),
-        of("", "v1", CONFIG, "ConfigMap", true, false),
-        Arc::new(Resource::of_revisions()),
-        of("", "v1", "secrets", "Secret", true, false),
-        of("apps", "v1", "deployments", "Deployment", true, true),
-        of("apps", "v1beta1", "deployments", "Deployment", true, true),
-        of(
-            "rbac.authorization.k8s.io",
-            "v1",
-            "clusterroles",
-            "ClusterRole",
-            false,
-            false,
-        ),
-    ]
-}
-
-pub(crate) fn lookup(api_version: &str, plural: &str) -> Option<Arc<Resource>> {
-    resources()
-        .into_iter()
-        .find(|it| it.api_version() == api_version && it.plural == plural)
-}
+pub(crate) use self::kinds::{CONFIG, FOO, REVISION, lookup, resources};
 
 /// A controller object with this spec.
 pub(crate) fn controller_object(spec: &Value) -> Value {
@@ -304,6 +266,12 @@ impl World {
         found.map(|(_, object)| parse(object))
     }
 
+    /// All objects of a resource.
+    pub(crate) fn of(&self, plural: &str) -> Vec<Arc<Object>> {
+        let found = self.objects.iter().filter(|(key, _)| key.0 == plural);
+        found.map(|(_, object)| parse(object)).collect()
+    }
+
     /// What a cache hands to a sync of this parent.
     pub(crate) fn candidates(&self, controller: &Controller, parent: &Object) -> Vec<Candidates> {
         let of = |rule: &controller::ChildRule| Candidates {
@@ -378,6 +346,10 @@ pub(crate) struct Bench {
     pub(crate) answer: HookResult,
     /// What it answers to a request, if that matters.
     pub(crate) answers: Option<Answers>,
+    /// What the customize hook answers.
+    pub(crate) customize: HookResult,
+    /// Whether the caches of related objects are still being filled.
+    pub(crate) is_filling: bool,
     /// What the last pass did.
     pub(crate) calls: Vec<(HookKind, Value)>,
     pub(crate) writes: Vec<Write>,
@@ -402,6 +374,8 @@ impl Bench {
             parent: (FOO, "p"),
             answer: answer(&json!({"status": {}, "children": []})),
             answers: None,
+            customize: answer(&json!({"relatedResources": []})),
+            is_filling: false,
             calls: Vec::new(),
             writes: Vec::new(),
             reads: 0,
@@ -477,8 +451,11 @@ impl Bench {
                         None => self.answer.clone(),
                     };
                     self.calls.push((call.hook, body));
-                    machine.feed(Fed::Hook(result));
+                    let is_customize = call.hook == HookKind::Customize;
+                    let customized = is_customize.then(|| self.customize.clone());
+                    machine.feed(Fed::Hook(customized.unwrap_or(result)));
                 }
+                Step::Relate(rules) => machine.feed(Fed::Related(self.relate(&rules))),
                 Step::Done(mut outcome) => {
                     self.memory = std::mem::take(&mut outcome.memory);
                     return *outcome;

@@ -36,11 +36,14 @@ impl Host {
         });
     }
 
-    /// Lets go of caches for hand-overs that did not come.
+    /// Lets go of caches for hand-overs that did not come, and of those that no rule asks for any more.
     pub(super) fn cool(&mut self) {
         let now = self.context.clock.now().mono;
         for shard in self.tenures.cool(now, WARM_FOR) {
             self.settle_shard(shard);
+        }
+        for related in self.open_instances().filter_map(|it| it.related.as_ref()) {
+            related.cool(now);
         }
     }
 
