@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::support::{
-    CONFIG_MAP, CONTROLLER, DecoratorBuilder, SECRET, Stage, THING, as_told, condition_of,
-    config_map, eventually,
+    CONFIG_MAP, CONTROLLER, SECRET, Stage, THING, as_told, condition_of, config_map, eventually,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ fn data(ca: &str, client: &Pair, token: &str) -> Value {
     json!({ "ca.crt": ca, "tls.crt": client.certificate, "tls.key": client.key, "token": token })
 }
 
-async fn give(stage: &Stage, data: Value) -> anyhow::Result<()> {
+pub(crate) async fn give(stage: &Stage, data: Value) -> anyhow::Result<()> {
     let secrets = stage.objects(SECRET);
     if secrets.find("hook").await?.is_some() {
         secrets.patch("hook", json!({ "stringData": data })).await?;
@@ -84,7 +83,7 @@ async fn parent(stage: &Stage, name: &str) -> anyhow::Result<()> {
 }
 
 /// The first call with this `Authorization`.
-async fn called_with(stage: &Stage, authorization: &str) -> anyhow::Result<Call> {
+pub(crate) async fn called_with(stage: &Stage, authorization: &str) -> anyhow::Result<Call> {
     eventually(&format!("a call with {authorization:?}"), async || {
         let calls = stage.hook.calls();
         let found = calls.into_iter().find(|call| {
@@ -466,31 +465,4 @@ async fn a_former_answer_is_used_by_its_tag_and_not_for_a_parent_made_anew() -> 
         Ok(())
     })
     .await
-}
-
-#[tokio::test]
-async fn the_hook_of_a_decorator_is_called_with_its_token() -> anyhow::Result<()> {
-    let answer = json!({ "labels": { "seen": "1" }, "attachments": [] });
-    let stage = Stage::answering("secured-decorator", move |_| answer.clone()).await?;
-    let token = json!({ "name": "hook", "namespace": stage.namespace, "key": "token" });
-    let decorator = DecoratorBuilder::new(&stage, "one")
-        .target(THING)
-        .edit(|it| {
-            it["spec"]["hooks"]["sync"]["webhook"]["authorization"] = json!({ "secretRef": token });
-        })
-        .apply()
-        .await?;
-    stage.parent(THING, "p", json!({})).await?;
-    let text = "can't resolve endpoint config for sync hook: spec.hooks.sync.webhook.authorization";
-    stage.event(&decorator, event::CREATE_ERROR, text).await?;
-
-    give(&stage, json!({ "token": "t" })).await?;
-
-    called_with(&stage, "Bearer t").await?;
-    let is_seen = |it: &Value| it["metadata"]["labels"]["seen"] == "1";
-    stage
-        .objects(THING)
-        .becomes("p", "to be seen", is_seen)
-        .await?;
-    Ok(())
 }

@@ -14,6 +14,7 @@ mod decorators;
 mod fault;
 mod finalize;
 mod first_start;
+mod hook_credentials;
 mod hook_security;
 mod instances;
 mod languages;
