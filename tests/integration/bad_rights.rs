@@ -1,11 +1,12 @@
 //! A replica that may not do all that its controllers ask for.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use metashard_api::names::{condition, event, reason};
-use metashard_testkit::{Replica, replica};
+use metashard_testkit::{FakeHook, Replica, hook::Answer, replica};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     canary::Canary,
@@ -15,6 +16,9 @@ use super::{
         config_map, eventually, shared,
     },
 };
+
+/// What a right was missing for goes on within this time after it is granted.
+const HEALED_WITHIN: Duration = Duration::from_secs(10);
 
 const CLUSTER_ROLE: Kind = rbac("ClusterRole", "clusterroles", false);
 const CLUSTER_ROLE_BINDING: Kind = rbac("ClusterRoleBinding", "clusterrolebindings", false);
@@ -184,4 +188,45 @@ async fn a_controller_that_may_read_one_secret_needs_no_right_to_others() -> any
     stage.parent(THING, PARENT, spec).await?;
     stage.objects(CONFIG_MAP).appears("made").await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn related_objects_that_may_not_be_read_hold_up_their_controller_until_they_may()
+-> anyhow::Result<()> {
+    let poor = Poor::start("rights-related").await?;
+    let watch = poor.canary.watch();
+    let hook = FakeHook::start(|call| {
+        Answer::json(&if call.path == "/customize" {
+            json!({ "relatedResources": [{ "apiVersion": "v1", "resource": "secrets" }] })
+        } else {
+            json!({ "children": [] })
+        })
+    })?;
+    let stage = Stage::with_hook("rights-related", hook).await?;
+    let url = stage.hook.url("/customize");
+    let controller = stage
+        .controller()
+        .edit(|it| it["spec"]["hooks"]["customize"] = json!({ "webhook": { "url": url } }));
+    let controller = served_by(controller, &poor.name).apply().await?;
+    stage.parent(THING, PARENT, json!({})).await?;
+
+    let cannot = format!("User \"{}\" cannot watch resource \"secrets\"", poor.name);
+    stage.event(&controller, event::SYNC_ERROR, &cannot).await?;
+    let told = stage.condition(condition::WATCHES_READY, "False").await?;
+    ensure!(told["reason"] == reason::FORBIDDEN, "{told:#}");
+    ensure!(
+        stage.hook.calls_to("/sync").is_empty(),
+        "the hook was called without its related objects"
+    );
+
+    let since = Instant::now();
+    poor.grant(&["watch", "list"]).await?;
+    let has_related = |it: &Value| it["related"]["Secret.v1"].is_object();
+    stage
+        .request("a request with the related objects", has_related)
+        .await?;
+    let took = since.elapsed();
+    ensure!(took < HEALED_WITHIN, "it took {took:?}");
+    stage.condition(condition::WATCHES_READY, "True").await?;
+    watch.is_unharmed().await
 }

@@ -1,5 +1,7 @@
 //! Related objects: what customize hooks ask for, what hooks see of it, and whom its changes concern.
 
+mod decorated;
+
 use std::time::Duration;
 
 use anyhow::{Context, ensure};

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-/// Longest wait after a refusal: a right that is granted, or a CRD that is installed, is noticed within it.
+/// Longest wait after a refusal.
 const LONGEST: Duration = Duration::from_secs(30);
+/// Longest wait for a right, or for a kind that is not there: that it was granted or installed is noticed within 10 s.
+const LONGEST_ABSENT: Duration = Duration::from_secs(8);
 /// Longest wait while there is no connection: trying costs nobody much, and work goes on soon after the API server is back.
 const LONGEST_UNREACHABLE: Duration = Duration::from_millis(1500);
 /// First wait: spread over this, so that all watches of all replicas do not come back at once after a restart.
@@ -46,10 +48,10 @@ impl Backoff {
             self.failures = 0;
         }
         self.last = Some(failure);
-        let longest = if failure == Failure::Unreachable {
-            LONGEST_UNREACHABLE
-        } else {
-            LONGEST
+        let longest = match failure {
+            Failure::Unreachable => LONGEST_UNREACHABLE,
+            Failure::Refused(StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) => LONGEST_ABSENT,
+            Failure::Refused(_) | Failure::Ended(_) => LONGEST,
         };
         let wait = match self.failures {
             0 => FIRST.mul_f64(random),
@@ -93,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_a_right_double_up_to_half_a_minute() {
+    fn waits_for_a_right_double_up_to_less_than_ten_seconds() {
         assert_eq!(
             waits(FORBIDDEN),
-            [1000, 1000, 2000, 4000, 8000, 16000, 30000, 30000]
+            [1000, 1000, 2000, 4000, 8000, 8000, 8000, 8000]
         );
         assert_eq!(
             Backoff::default().wait(FORBIDDEN, None, 0.0),
