@@ -120,29 +120,14 @@ impl Caches {
         cache
     }
 
-    /// The cache for a rule: the narrowest, as long as there are few.
     fn choose(&self, rule: &Rule) -> ViewKey {
         let whole = ViewKey::new(self.identity.clone(), Arc::clone(&rule.resource));
-        let selecting = match &rule.pick {
-            Pick::Named(_) if self.own.contains(&whole) => return whole,
-            Pick::Named(_) => whole.clone(),
-            Pick::Labelled(selector) => whole
-                .clone()
-                .selecting(selector.to_query().unwrap_or_default()),
-        };
-        let narrow = match &rule.namespaces {
-            Where::One(namespace) => selecting.clone().in_namespace(namespace.clone()),
-            Where::All | Where::Matching(_) => selecting.clone(),
-        };
-        let count = self
-            .open
-            .keys()
-            .filter(|it| *it.resource() == rule.resource)
-            .count();
-        [(narrow, MOST_NARROW), (selecting, MOST_SELECTING)]
-            .into_iter()
-            .find(|(key, most)| self.open.contains_key(key) || count < *most)
-            .map_or(whole, |(key, _)| key)
+        if matches!(rule.pick, Pick::Named(_)) && self.own.contains(&whole) {
+            return whole;
+        }
+        let of_resource = |it: &&ViewKey| *it.resource() == rule.resource;
+        let count = self.open.keys().filter(of_resource).count();
+        narrowest(whole, rule, count, &|key| self.open.contains_key(key))
     }
 
     fn open(
@@ -325,6 +310,29 @@ impl Cache {
     }
 }
 
+/// The cache for a rule: the narrowest, as long as few of its resource are open. `whole`: that of all its objects.
+fn narrowest(
+    whole: ViewKey,
+    rule: &Rule,
+    count: usize,
+    is_open: &dyn Fn(&ViewKey) -> bool,
+) -> ViewKey {
+    let selecting = match &rule.pick {
+        Pick::Named(_) => whole.clone(),
+        Pick::Labelled(selector) => whole
+            .clone()
+            .selecting(selector.to_query().unwrap_or_default()),
+    };
+    let narrow = match &rule.namespaces {
+        Where::One(namespace) => selecting.clone().in_namespace(namespace.clone()),
+        Where::All | Where::Matching(_) => selecting.clone(),
+    };
+    [(narrow, MOST_NARROW), (selecting, MOST_SELECTING)]
+        .into_iter()
+        .find(|(key, most)| is_open(key) || count < *most)
+        .map_or(whole, |(key, _)| key)
+}
+
 fn namespace_resource() -> Resource {
     Resource {
         group: String::new(),
@@ -333,5 +341,64 @@ fn namespace_resource() -> Resource {
         kind: "Namespace".to_owned(),
         namespaced: false,
         has_status: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The caches for these rules, opened one after the other.
+    fn open(rules: impl Iterator<Item = (String, String)>) -> BTreeSet<ViewKey> {
+        let resource = Arc::new(Resource {
+            plural: "secrets".to_owned(),
+            kind: "Secret".to_owned(),
+            namespaced: true,
+            ..namespace_resource()
+        });
+        let whole = ViewKey::new(Identity::process(), Arc::clone(&resource));
+        let mut open = BTreeSet::new();
+        for (namespace, selector) in rules {
+            let rule = Rule {
+                resource: Arc::clone(&resource),
+                namespaces: Where::One(namespace.into()),
+                pick: Pick::Labelled(selector.parse().unwrap()),
+            };
+            let key = narrowest(whole.clone(), &rule, open.len(), &|key| open.contains(key));
+            open.insert(key);
+        }
+        open
+    }
+
+    fn texts(open: &BTreeSet<ViewKey>) -> Vec<String> {
+        open.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_few_rules_have_caches_of_just_what_they_ask_for() {
+        let rules = [("a", "app=x"), ("b", ""), ("a", "app=x")];
+
+        let open = open(rules.iter().map(|it| (it.0.to_owned(), it.1.to_owned())));
+
+        assert_eq!(
+            texts(&open),
+            ["v1/secrets in a where app=x", "v1/secrets in b"]
+        );
+    }
+
+    #[test]
+    fn rules_for_many_namespaces_share_a_cache() {
+        let open = open((0..1000).map(|number| (format!("n{number}"), "app=x".to_owned())));
+
+        assert_eq!(open.len(), MOST_NARROW + 1);
+        assert!(texts(&open).contains(&"v1/secrets where app=x".to_owned()));
+    }
+
+    #[test]
+    fn any_number_of_rules_has_a_bounded_number_of_caches() {
+        let open = open((0..1000).map(|number| (format!("n{number}"), format!("app=x{number}"))));
+
+        assert_eq!(open.len(), MOST_SELECTING + 1);
+        assert!(texts(&open).contains(&"v1/secrets".to_owned()));
     }
 }
