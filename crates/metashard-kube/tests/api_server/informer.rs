@@ -85,6 +85,24 @@ async fn a_refreshed_view_shows_what_was_written_before_and_goes_on() -> anyhow:
 }
 
 #[tokio::test]
+async fn a_view_that_is_joined_afresh_is_listed_once_more_and_a_new_one_is_not()
+-> anyhow::Result<()> {
+    let kit = Kit::shared().await?;
+    let lists = || kit.metric("metashard_kube_lists_total", "streaming");
+
+    let (first, wish) = kit.informers.open_fresh(kit.key(), None);
+    tokio::time::timeout(SOON, first.fulfilled(wish)).await?;
+    let of_a_new_one = lists();
+    kit.create("one", &[]).await?;
+    let (second, wish) = kit.informers.open_fresh(kit.key(), None);
+    tokio::time::timeout(SOON, second.fulfilled(wish)).await?;
+
+    assert!(second.get(Some(&kit.namespace), "one").is_some());
+    assert_eq!((of_a_new_one, lists()), (1.0, 2.0));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_view_reaches_the_version_of_a_write_even_if_it_does_not_select_it() -> anyhow::Result<()>
 {
     let kit = Kit::shared().await?;
