@@ -11,6 +11,7 @@
 mod fleet;
 mod objects;
 mod reconcile;
+mod rolling;
 
 use std::{
     hint::black_box,
@@ -74,6 +75,10 @@ const BENCHES: &[Named] = &[
     Named {
         name: "no-op",
         prepare: reconcile::no_op,
+    },
+    Named {
+        name: "roll-out",
+        prepare: rolling::roll_out,
     },
     Named {
         name: "placement",

@@ -40,9 +40,23 @@ pub(crate) fn parents() -> Arc<Resource> {
     sites()
 }
 
-/// A controller of Sites with Deployments, updated in place.
+/// A controller of Sites with Deployments and ConfigMaps, updated in place.
 pub(crate) fn controller() -> anyhow::Result<Arc<Controller>> {
-    let object = json!({
+    compile(controller_object())
+}
+
+/// The same, whose ConfigMaps are updated one at a time, each when the one before is ready.
+pub(crate) fn rolling_controller() -> anyhow::Result<Arc<Controller>> {
+    let mut object = controller_object();
+    object["spec"]["childResources"][1]["updateStrategy"] = json!({
+        "method": "RollingInPlace",
+        "statusChecks": { "conditions": [{ "type": "Ready" }] },
+    });
+    compile(object)
+}
+
+fn controller_object() -> Value {
+    json!({
         "apiVersion": "metacontroller.k8s.io/v1alpha1",
         "kind": "CompositeController",
         "metadata": { "name": "sites", "uid": "C-1", "resourceVersion": "1", "generation": 1 },
@@ -60,7 +74,10 @@ pub(crate) fn controller() -> anyhow::Result<Arc<Controller>> {
             "generateSelector": true,
             "hooks": { "sync": { "version": "v2", "webhook": { "url": "http://hook/" } } },
         },
-    });
+    })
+}
+
+fn compile(object: Value) -> anyhow::Result<Arc<Controller>> {
     let raw = Bytes::from(object.to_string());
     let lookup = |version: &str, plural: &str| {
         let known = [sites(), deployments(), config_maps()];
@@ -169,6 +186,29 @@ pub(crate) fn ownerless(n: usize) -> Value {
 fn labelled(mut object: Value) -> Value {
     object["metadata"]["labels"]["controller-uid"] = PARENT_UID.into();
     object
+}
+
+/// A revision of the parent that these ConfigMaps are at; `None`: the latest.
+pub(crate) fn revision(
+    spec: Option<Value>,
+    pages: std::ops::Range<usize>,
+) -> anyhow::Result<Arc<Object>> {
+    let latest = json!({ "replicas": 3, "pages": { "index.html": "<h1>Hello</h1>" } });
+    let name = if spec.is_some() { "older" } else { "latest" };
+    let names: Vec<_> = pages.map(|n| format!("page-{n:05}")).collect();
+    object(&json!({
+        "apiVersion": "metacontroller.k8s.io/v1alpha1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": name, "namespace": "team", "uid": name, "resourceVersion": "5",
+            "ownerReferences": [{
+                "apiVersion": "example.com/v1", "kind": "Site", "name": "site", "uid": PARENT_UID,
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "parentPatch": { "spec": spec.unwrap_or(latest) },
+        "children": [{ "apiGroup": "", "kind": "ConfigMap", "names": names }],
+    }))
 }
 
 pub(crate) fn object(value: &Value) -> anyhow::Result<Arc<Object>> {

@@ -20,6 +20,7 @@ mod instances;
 mod languages;
 mod parents;
 mod related;
+mod rolling;
 mod support;
 mod sync;
 mod target;

@@ -121,7 +121,7 @@ impl Reporter {
         instance: &Instance,
     ) {
         let health = Health {
-            accepted: accepted(&instance.hooks),
+            accepted: accepted(&instance.hooks, &instance.controller.notes),
             watches: watches_of(instance),
             hooks: hooks(instance, self.context.clock.wall()),
         };
@@ -222,11 +222,18 @@ async fn write(
     }
 }
 
-fn accepted(hooks: &Hooks) -> Part {
-    hooks
-        .security()
-        .and_then(Security::refusal)
-        .unwrap_or_else(|| Part::good(reason::VALID, "the spec is valid"))
+fn accepted(hooks: &Hooks, notes: &[Finding]) -> Part {
+    let refusal = hooks.security().and_then(Security::refusal);
+    refusal.unwrap_or_else(|| served(notes))
+}
+
+/// A spec that is served, with what of it has no effect.
+fn served(notes: &[Finding]) -> Part {
+    if notes.is_empty() {
+        return Part::good(reason::VALID, "the spec is valid");
+    }
+    let notes: Vec<_> = notes.iter().map(ToString::to_string).collect();
+    Part::good(reason::NO_EFFECT, notes.join(" | "))
 }
 
 /// How the last call went, unless the next may go wrong.
@@ -279,6 +286,22 @@ fn watches(missing: &[Finding], states: &[ViewState]) -> Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_without_effect_are_told_though_the_spec_is_accepted() {
+        let note = |field| Finding::no_effect(field, "this hook is never called", "remove it");
+
+        let part = served(&[
+            note("spec.hooks.preUpdateChild"),
+            note("spec.hooks.postUpdateChild"),
+        ]);
+
+        assert_eq!((part.holds, part.reason), (Some(true), "NoEffect"));
+        for field in ["preUpdateChild", "postUpdateChild"] {
+            assert!(part.message.contains(field), "{}", part.message);
+        }
+        assert_eq!(served(&[]).reason, "Valid");
+    }
 
     #[test]
     fn one_cache_in_trouble_is_what_people_are_told_of() {
