@@ -10,6 +10,7 @@ mod canary;
 mod claim;
 mod controllers;
 mod crds;
+mod decorator_targets;
 mod decorators;
 mod fault;
 mod finalize;

@@ -117,6 +117,24 @@ fn held() -> Bench {
     bench
 }
 
+/// F04.
+#[test]
+fn a_decorator_that_only_finalizes_calls_nothing_until_the_end() {
+    let mut spec = finalizing();
+    spec["hooks"].as_object_mut().unwrap().remove("sync");
+    let mut bench = bench(&spec);
+
+    let outcome = bench.pass();
+
+    assert_eq!(bench.purposes(), [Purpose::AddFinalizer]);
+    assert!(bench.calls.is_empty() && outcome.events.is_empty());
+    bench.world.delete(FOO, "p");
+    bench.answer = answer(&json!({"attachments": [], "finalized": true}));
+    bench.pass();
+    assert_eq!(bench.calls[0].0, HookKind::Finalize);
+    assert!(bench.world.get(FOO, "ns1", "p").is_none());
+}
+
 /// 3.10: attachments are managed in the pass that removes the finalizer, and the target is written once.
 #[test]
 fn a_target_that_is_no_longer_selected_is_finalized_and_loses_its_attachments() {
