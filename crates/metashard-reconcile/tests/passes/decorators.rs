@@ -1,6 +1,10 @@
 //! What a pass of a decorator changes in its target, and which attachments are its own.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use metashard_reconcile::{
+    controller::{self, Controller},
     requeue::Requeue,
     sync::{HookKind, Verdict},
     write::{Purpose, WriteError},
@@ -8,7 +12,7 @@ use metashard_reconcile::{
 use serde_json::{Value, json};
 
 use crate::world::{
-    Bench, CONFIG, FOO, World, answer, compile_decorator, config, hook, rule, told,
+    self, Bench, CONFIG, FOO, World, answer, config, controller_object, hook, lookup, rule, told,
 };
 
 mod attachments;
@@ -36,9 +40,22 @@ fn finalizing() -> Value {
     spec
 }
 
+/// Compiles a DecoratorController `d` of this spec.
+fn compile_decorator(spec: &Value) -> Result<Controller, controller::Error> {
+    let mut object = controller_object(spec);
+    object["kind"] = "DecoratorController".into();
+    object["metadata"]["name"] = "d".into();
+    let raw = Bytes::from(object.to_string());
+    Controller::compile_decorator(&serde_json::from_value(object).unwrap(), &raw, &lookup)
+}
+
 /// A bench whose target has these labels and this annotation, and no status.
 fn bench(spec: &Value) -> Bench {
-    let mut bench = Bench::decorating(spec);
+    let mut bench = Bench {
+        controller: Arc::new(compile_decorator(spec).unwrap()),
+        answer: answer(&json!({"attachments": []})),
+        ..Bench::new(&world::spec())
+    };
     bench.world.edit(FOO, "p", |it| {
         it["metadata"]["labels"] = json!({"on": "yes", "theirs": "1"});
         it["metadata"]["annotations"] = json!({"theirs": "2"});

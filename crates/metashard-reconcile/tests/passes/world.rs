@@ -36,15 +36,6 @@ pub(crate) fn compile(spec: &Value) -> Result<Controller, controller::Error> {
     Controller::compile(&serde_json::from_value(object).unwrap(), &raw, &lookup)
 }
 
-/// Compiles a DecoratorController `d` of this spec.
-pub(crate) fn compile_decorator(spec: &Value) -> Result<Controller, controller::Error> {
-    let mut object = controller_object(spec);
-    object["kind"] = "DecoratorController".into();
-    object["metadata"]["name"] = "d".into();
-    let raw = Bytes::from(object.to_string());
-    Controller::compile_decorator(&serde_json::from_value(object).unwrap(), &raw, &lookup)
-}
-
 /// A controller of Foos with ConfigMaps, updated in place, and a generated selector.
 pub(crate) fn spec() -> Value {
     json!({
@@ -380,15 +371,6 @@ impl Bench {
             writes: Vec::new(),
             reads: 0,
             before_read: None,
-        }
-    }
-
-    /// As [`Bench::new`], with a DecoratorController `d`.
-    pub(crate) fn decorating(spec: &Value) -> Self {
-        Self {
-            controller: Arc::new(compile_decorator(spec).unwrap()),
-            answer: answer(&json!({"attachments": []})),
-            ..Self::new(&self::spec())
         }
     }
 
