@@ -49,13 +49,20 @@ fn compile_decorator(spec: &Value) -> Result<Controller, controller::Error> {
     Controller::compile_decorator(&serde_json::from_value(object).unwrap(), &raw, &lookup)
 }
 
+impl Bench {
+    /// As [`Bench::new`], with a DecoratorController `d`.
+    pub(crate) fn decorating(spec: &Value) -> Self {
+        Self {
+            controller: Arc::new(compile_decorator(spec).unwrap()),
+            answer: answer(&json!({"attachments": []})),
+            ..Self::new(&world::spec())
+        }
+    }
+}
+
 /// A bench whose target has these labels and this annotation, and no status.
 fn bench(spec: &Value) -> Bench {
-    let mut bench = Bench {
-        controller: Arc::new(compile_decorator(spec).unwrap()),
-        answer: answer(&json!({"attachments": []})),
-        ..Bench::new(&world::spec())
-    };
+    let mut bench = Bench::decorating(spec);
     bench.world.edit(FOO, "p", |it| {
         it["metadata"]["labels"] = json!({"on": "yes", "theirs": "1"});
         it["metadata"]["annotations"] = json!({"theirs": "2"});
