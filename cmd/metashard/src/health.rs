@@ -1,12 +1,18 @@
 //! What the probes are told: whether the replica has started, and whether it is a member of the fleet.
 
+use std::sync::Arc;
+
 use metashard_fleet::worker::Phase;
 use metashard_runtime::shutdown::Token;
 use metashard_status::{
     check::{self, Check, Reporter},
     service::Parts,
+    syncs::Answers,
 };
-use metashard_worker::fleet::Handle;
+use metashard_worker::{
+    fleet::Handle,
+    journal::{Asked, Journal},
+};
 use prometheus::Registry;
 
 /// The checks that probes ask for.
@@ -37,12 +43,15 @@ pub(crate) fn new() -> (Readiness, Checks) {
 
 impl Checks {
     /// What the status endpoints need. The process is alive as long as it answers: a wedged worker ends by itself.
-    pub(crate) fn parts(self, registry: Registry, draining: Token) -> Parts {
+    pub(crate) fn parts(self, registry: Registry, draining: Token, journal: Arc<Journal>) -> Parts {
         Parts {
             registry,
             live: Vec::new(),
             ready: vec![self.started, self.fleet],
             draining,
+            syncs: Some(Answers::new(move |query| {
+                journal.answer(&Asked::read(query))
+            })),
         }
     }
 }

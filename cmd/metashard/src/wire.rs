@@ -27,7 +27,7 @@ use metashard_runtime::{
     shutdown::Shutdown,
     tls::{Authority, Subject},
 };
-use metashard_worker::{fleet, service::Reconciler};
+use metashard_worker::{fleet, journal::Journal, service::Reconciler};
 use prometheus::Registry;
 use tokio::{net::TcpListener, sync::mpsc};
 use tracing::info;
@@ -65,9 +65,11 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let grace = config.fleet.shutdown_grace;
     let mut services = Services::new(shutdown.clone());
     let (readiness, checks) = health::new();
-    services.status(listeners, checks.parts(registry.clone(), shutdown.token()));
+    let journal = Arc::new(Journal::default());
+    let parts = checks.parts(registry.clone(), shutdown.token(), Arc::clone(&journal));
+    services.status(listeners, parts);
     let replica = tokio::select! {
-        replica = Replica::prepare(config, clock.clone(), registry, &grpc) => replica?,
+        replica = Replica::prepare(config, clock.clone(), registry, &grpc, journal) => replica?,
         () = services.interrupted() => return services.run(&clock, grace).await,
     };
     replica.start(&mut services, grpc, readiness)?;
@@ -89,6 +91,8 @@ struct Replica {
     authority: Arc<Authority>,
     about: About,
     guard: Guard,
+    /// What the last syncs did.
+    journal: Arc<Journal>,
 }
 
 impl Replica {
@@ -98,6 +102,7 @@ impl Replica {
         clock: Clock,
         registry: Registry,
         grpc: &TcpListener,
+        journal: Arc<Journal>,
     ) -> anyhow::Result<Self> {
         let clients = connect(&config, &clock, &registry).await?;
         let namespace = config.fleet.system_namespace.as_str();
@@ -127,6 +132,7 @@ impl Replica {
             leader_leases,
             about,
             guard,
+            journal,
         })
     }
 
@@ -219,6 +225,7 @@ impl Replica {
             discovery,
             informers: self.informers.clone(),
             standing: Arc::clone(&handle.standing),
+            journal: Arc::clone(&self.journal),
         };
         Ok(Reconciler::new(parts, &self.registry)?)
     }
@@ -282,6 +289,7 @@ async fn connect(config: &Config, clock: &Clock, registry: &Registry) -> anyhow:
     let kube_metrics = metashard_kube::metrics::Metrics::register(registry)?;
     let options = client::Options {
         kubeconfig: config.kube.kubeconfig.clone(),
+        context: None,
         qps: config.kube.qps,
         burst: config.kube.burst,
     };

@@ -6,6 +6,7 @@
 //! unfair or slow, and one that had nothing to do is served at once when it has.
 
 mod backoff;
+mod cause;
 mod fair;
 mod flow;
 #[cfg(test)]
@@ -21,8 +22,9 @@ use metashard_api::id::TenantId;
 use crate::time::MonoTime;
 
 use backoff::Jitter;
+pub use cause::{Cause, Causes};
 use fair::{Share, Turns};
-use flow::{Flow, Progress, Timer};
+use flow::{Flow, Progress, Taken, Timer};
 
 /// Longest delay between two attempts at a failing key, the peer's.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(1000);
@@ -72,6 +74,8 @@ pub struct Popped<K> {
     pub waited: Duration,
     /// Failures in a row before this attempt.
     pub failures: u32,
+    /// Why it came.
+    pub causes: Causes,
 }
 
 /// How an attempt ended, and so when the key comes again. A push during the attempt brings it again at once in any case.
@@ -200,7 +204,12 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Makes `key` ready: once however often it is pushed, and if it is in progress, again after that.
     pub fn push(&mut self, now: MonoTime, id: FlowId, key: K) {
-        self.change(id, |flow| flow.push(now, key));
+        self.push_because(now, id, key, Causes::NONE);
+    }
+
+    /// As [`Self::push`], and says why; reasons gather until the key is handed out.
+    pub fn push_because(&mut self, now: MonoTime, id: FlowId, key: K, causes: Causes) {
+        self.change(id, |flow| flow.push(now, key, causes));
     }
 
     /// Makes `key` ready after `delay`, or when an earlier such push said so. It stays due if the key is
@@ -228,7 +237,12 @@ impl<K: Ord + Clone> Queue<K> {
         let flow = self.flows.get_mut(&id)?;
 
         let charged = flow.estimate.max(1);
-        let (key, since, failures) = flow.take(charged)?;
+        let Taken {
+            key,
+            since,
+            failures,
+            causes,
+        } = flow.take(charged)?;
         flow.share.charge(charged, 1);
         tenant.share.charge(charged, weight);
         tenant.in_progress += 1;
@@ -240,6 +254,7 @@ impl<K: Ord + Clone> Queue<K> {
             key,
             waited: now.since(since),
             failures,
+            causes,
         })
     }
 
@@ -253,7 +268,8 @@ impl<K: Ord + Clone> Queue<K> {
             return;
         };
         if !flow.removed {
-            requeue(flow, &mut self.jitter, now, key, outcome);
+            let again = (outcome, progress.causes);
+            requeue(flow, &mut self.jitter, now, key, again);
         }
         flow.tidy(key);
         self.depth += flow.depth() - depth;
@@ -388,7 +404,7 @@ fn requeue<K: Ord + Clone>(
     jitter: &mut Jitter,
     now: MonoTime,
     key: &K,
-    outcome: Outcome,
+    (outcome, causes): (Outcome, Causes),
 ) {
     let delay = match outcome {
         Outcome::Await => {
@@ -404,7 +420,7 @@ fn requeue<K: Ord + Clone>(
         Outcome::Interrupted => Duration::ZERO,
     };
     if delay.is_zero() {
-        flow.push(now, key.clone());
+        flow.push(now, key.clone(), causes);
     } else {
         flow.push_at(now + delay, key.clone(), Timer::Requeue);
     }

@@ -192,7 +192,9 @@ impl Invoker {
                 Err(unanswered) => return Err(broken(method.clone(), place, unanswered.error)),
             }
         }
-        let mut open = self.open(call, &place.origin).await?;
+        let mut open = self
+            .open(call.endpoint, &call.secured, &place.origin)
+            .await?;
         if let Some(shared) = open.share() {
             pool.put(shared);
         }
@@ -223,17 +225,22 @@ impl Invoker {
         Ok(response)
     }
 
-    async fn open(&self, call: &Call<'_>, origin: &Arc<Origin>) -> Result<Open, Error> {
-        let tls = self.tls_for(&call.secured, origin)?;
+    pub(crate) async fn open(
+        &self,
+        endpoint: &Endpoint,
+        secured: &Secured,
+        origin: &Arc<Origin>,
+    ) -> Result<Open, Error> {
+        let tls = self.tls_for(secured, origin)?;
         let trace = Trace {
             clock: &self.clock,
-            series: &call.endpoint.series,
+            series: &endpoint.series,
         };
         Ok(Open {
             connection: Connection::open(origin, tls.as_ref(), &trace).await?,
             origin: Arc::clone(origin),
             opened: self.clock.now().mono,
-            generation: call.secured.generation,
+            generation: secured.generation,
         })
     }
 

@@ -11,6 +11,7 @@ mod etag;
 mod expiry;
 mod metrics;
 mod pool;
+mod probe;
 mod redirect;
 pub mod retry_after;
 mod rope;

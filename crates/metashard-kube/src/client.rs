@@ -7,6 +7,7 @@ mod call;
 mod config;
 mod limit;
 mod pool;
+mod reads;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -37,6 +38,7 @@ pub struct Clients(Arc<Inner>);
 
 struct Inner {
     host: String,
+    namespace: String,
     general: Pool,
     watches: Pool,
     writes: Pool,
@@ -61,10 +63,11 @@ impl Clients {
         metrics: Metrics,
     ) -> Result<Self, ConnectError> {
         let limit = Limit::new(options.qps, options.burst);
-        let config = config::load(options.kubeconfig).await?;
+        let config = config::load(options.kubeconfig, options.context).await?;
         let pools = pool::Pools::new(&config, &metrics)?;
         Ok(Self(Arc::new(Inner {
             host: pools.host,
+            namespace: config.default_namespace,
             general: pools.general,
             watches: pools.watches,
             writes: pools.writes,
@@ -78,6 +81,11 @@ impl Clients {
     /// Host and port of the API server, for people.
     pub fn host(&self) -> &str {
         &self.0.host
+    }
+
+    /// The namespace that the configuration names, or `default`.
+    pub fn namespace(&self) -> &str {
+        &self.0.namespace
     }
 
     /// Asks the API server for its version, such as `v1.36.3`.

@@ -84,6 +84,11 @@ impl Discovery {
             .map(|(_, resource)| Arc::clone(resource))
     }
 
+    /// All resources, by apiVersion and plural.
+    pub fn resources(&self) -> Vec<Arc<Resource>> {
+        self.0.known.load().values().cloned().collect()
+    }
+
     /// Counts the times that the served resources were seen to change; 0 before the first refresh.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()

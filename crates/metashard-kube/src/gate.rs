@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 use tracing::debug;
 
 use self::claims::{Claims, Entry};
+pub use self::request::{Wire, wire};
 use crate::{
     client::{Clients, object},
     error::{Cause, Error},

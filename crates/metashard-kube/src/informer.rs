@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use prometheus::Registry;
 use tokio::{sync::watch, task::JoinHandle};
 
+pub(crate) use self::page::Page;
 pub use self::view::{Trouble, TroubleKind, View, ViewKey, ViewState, Wish};
 use self::{collector::Collector, feed::Feed, shared::Shared};
 use crate::client::Clients;

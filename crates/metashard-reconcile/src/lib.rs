@@ -6,6 +6,7 @@
 pub mod controller;
 pub mod memory;
 pub mod object;
+pub mod pretend;
 pub mod requeue;
 pub mod sync;
 pub mod write;

@@ -9,3 +9,4 @@ mod health;
 mod metrics;
 pub mod options;
 pub mod service;
+pub mod syncs;

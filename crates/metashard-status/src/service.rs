@@ -11,6 +11,7 @@ use crate::{
     address::{Address, BindError},
     check::Check,
     health, metrics,
+    syncs::{self, Answers},
 };
 
 /// Where to listen.
@@ -40,6 +41,8 @@ pub struct Parts {
     pub ready: Vec<Check>,
     /// From when this is requested on, `/readyz` fails.
     pub draining: Token,
+    /// What the last syncs did, served beside the health to callers on this host; `None`: nothing.
+    pub syncs: Option<Answers>,
 }
 
 impl Config {
@@ -84,6 +87,7 @@ impl Listeners {
             live,
             ready,
             draining,
+            syncs,
         } = parts;
         let mut running = Tasks::new();
         if let Some(listener) = metrics {
@@ -95,7 +99,11 @@ impl Listeners {
                 ready,
                 draining,
             });
-            running.spawn("health", serve(listener, health::router(checks)));
+            let mut router = health::router(checks);
+            if let Some(syncs) = syncs {
+                router = router.merge(syncs::router(syncs));
+            }
+            running.spawn("health", serve(listener, router));
         }
         tokio::select! {
             () = stop.requested() => Ok(()),
@@ -118,7 +126,8 @@ async fn serve(listener: TcpListener, router: Router) -> io::Result<()> {
             tracing::debug!(%error, "set TCP_NODELAY");
         }
     });
-    axum::serve(listener, router).await
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).await
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
+use bytes::Bytes;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -50,6 +51,21 @@ pub struct Request {
     pub received: Instant,
 }
 
+/// A request other than a watch, and its answer, byte for byte.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// Its method.
+    pub method: Method,
+    /// Its path, without the query.
+    pub path: String,
+    /// Its body.
+    pub body: Bytes,
+    /// Status of the answer.
+    pub status: u16,
+    /// Body of the answer.
+    pub answer: Bytes,
+}
+
 /// The proxy, with a thread of its own; gone when it is dropped.
 pub struct Proxy {
     address: SocketAddr,
@@ -64,6 +80,7 @@ pub struct Proxy {
 pub(crate) struct Shared {
     rule: Mutex<Arc<Rule>>,
     requests: Mutex<Vec<Request>>,
+    exchanges: Mutex<Vec<Exchange>>,
 }
 
 impl Request {
@@ -103,6 +120,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             rule: Mutex::new(Arc::new(|_: &Request| Fault::Pass)),
             requests: Mutex::default(),
+            exchanges: Mutex::default(),
         });
         let (stop, stopped) = oneshot::channel();
         let server = server::Server::new(cluster, Arc::clone(&shared))?;
@@ -143,9 +161,15 @@ impl Proxy {
         self.shared.requests.lock().clone()
     }
 
+    /// All requests so far that changed something or read one document, in the order of their answers.
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        self.shared.exchanges.lock().clone()
+    }
+
     /// Forgets the requests so far.
     pub fn forget(&self) {
         self.shared.requests.lock().clear();
+        self.shared.exchanges.lock().clear();
     }
 }
 
@@ -156,6 +180,11 @@ impl Shared {
         let fault = rule(&request);
         self.requests.lock().push(request);
         fault
+    }
+
+    /// Records what a request that was not a watch was answered with.
+    pub(crate) fn answered(&self, exchange: Exchange) {
+        self.exchanges.lock().push(exchange);
     }
 }
 

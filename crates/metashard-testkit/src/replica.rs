@@ -171,6 +171,11 @@ impl Replica {
         })
     }
 
+    /// URL of the health server, which tells syncs too.
+    pub fn health_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.health_port)
+    }
+
     /// Status and body of `path` on the health server.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use metashard_kube::{
 };
 use metashard_runtime::clock::Clock;
 
-use crate::{dispatch::Dispatcher, metrics::Metrics};
+use crate::{dispatch::Dispatcher, journal::Journal, metrics::Metrics};
 
 /// Default of [`Config::max_syncs`]: more than hooks that answer in milliseconds need, few enough for memory.
 pub const MAX_SYNCS: u32 = 256;
@@ -50,4 +50,6 @@ pub(crate) struct Context {
     /// The tenant of cluster-scoped controllers.
     pub(crate) tenant: TenantId,
     pub(crate) metrics: Metrics,
+    /// What the last syncs did.
+    pub(crate) journal: Arc<Journal>,
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 
 use futures::FutureExt;
 use metashard_api::id::TenantId;
-use metashard_fleet::queue::{Config, Counts, FlowId, Outcome, Popped, Queue};
+use metashard_fleet::queue::{Cause, Config, Counts, FlowId, Outcome, Popped, Queue};
 use metashard_runtime::{clock::Clock, shutdown::Token, task};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
@@ -71,17 +71,22 @@ impl Dispatcher {
         self.ready.notify_one();
     }
 
-    /// Makes a key ready.
-    pub(crate) fn push(&self, flow: FlowId, key: ParentKey) {
-        self.push_all(flow, [key]);
+    /// Makes a key ready, because of `cause`.
+    pub(crate) fn push(&self, flow: FlowId, key: ParentKey, cause: Cause) {
+        self.push_all(flow, [key], cause);
     }
 
-    /// Makes keys ready.
-    pub(crate) fn push_all(&self, flow: FlowId, keys: impl IntoIterator<Item = ParentKey>) {
+    /// Makes keys ready, because of `cause`.
+    pub(crate) fn push_all(
+        &self,
+        flow: FlowId,
+        keys: impl IntoIterator<Item = ParentKey>,
+        cause: Cause,
+    ) {
         let now = self.clock.now().mono;
         let mut queue = self.queue.lock();
         for key in keys {
-            queue.push(now, flow, key);
+            queue.push_because(now, flow, key, cause.into());
         }
         drop(queue);
         self.ready.notify_one();

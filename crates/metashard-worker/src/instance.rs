@@ -6,7 +6,7 @@ use futures::future::join_all;
 use metashard_api::id::ShardId;
 use metashard_fleet::{
     message::{Claim, LastWritten},
-    queue::{FlowId, Outcome, Popped},
+    queue::{Cause, FlowId, Outcome, Popped},
     time::MonoTime,
     worker::Freshness,
 };
@@ -33,7 +33,7 @@ use crate::{
     key::ParentKey,
     reconcile,
     related::RelatedObjects,
-    triggers::{ChildEvents, ParentEvents},
+    triggers::{Begun, ChildEvents, ParentEvents},
 };
 
 /// One controller that runs here, or is kept warm.
@@ -393,7 +393,8 @@ impl Instance {
                 seen.entry(key.clone()).or_default().forced = true;
             }
         }
-        self.context.dispatcher.push_all(self.flow, keys);
+        let dispatcher = &self.context.dispatcher;
+        dispatcher.push_all(self.flow, keys, Cause::Resync);
     }
 
     /// Records an event on a parent.
@@ -442,6 +443,7 @@ fn open_parents(
             rule,
             dispatcher: Arc::clone(&context.dispatcher),
             flow,
+            begun: Begun::default(),
         };
         context.informers.open(key, Some(Arc::new(subscriber)))
     };
@@ -465,6 +467,7 @@ fn open_children(
                 parents: Arc::clone(parents),
                 dispatcher: Arc::clone(&context.dispatcher),
                 flow,
+                begun: Begun::default(),
             };
             context.informers.open(key, Some(Arc::new(subscriber)))
         })

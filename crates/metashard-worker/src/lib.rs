@@ -9,6 +9,7 @@ pub mod fleet;
 mod hooks;
 mod host;
 mod instance;
+pub mod journal;
 mod key;
 mod metrics;
 mod reconcile;

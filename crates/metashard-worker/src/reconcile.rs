@@ -1,5 +1,7 @@
 //! Drives one `SyncMachine`: carries out each step and feeds the result back. Decides nothing about objects.
 
+mod observed;
+
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -7,28 +9,29 @@ use std::{
 };
 
 use futures::future::join_all;
-use metashard_api::{hook::RelatedRule, id::ControllerKind, names::reason, resource::Resource};
+use metashard_api::{hook::RelatedRule, names::reason, resource::Resource};
 use metashard_fleet::{
-    queue::{Outcome as Again, Popped},
+    queue::{Causes, Outcome as Again, Popped},
     time::MonoTime,
     worker::Authority,
 };
-use metashard_kube::informer::View;
 use metashard_reconcile::{
     object::Object,
     related::Related,
     requeue::Requeue,
     sync::{
-        Candidates, Fed, HookCall, HookKind, HookResult, Outcome, Step, SyncInput, SyncMachine,
-        Unrelated, Verdict,
+        Fed, HookCall, HookKind, HookResult, Outcome, Step, SyncInput, SyncMachine, Unrelated,
+        Verdict,
     },
     write::{Write, WriteError, WriteResult},
 };
 use tracing::{debug, warn};
 
+use self::observed::{candidates, candidates_in, catch_up, seen, signature};
 use crate::{
     conditions::Part,
     instance::{Awaited, Cache, Instance, LastSync, ParentState, Turn},
+    journal::{self, Notes, Record},
     key::ParentKey,
     related::Found,
 };
@@ -75,6 +78,7 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         found: instance.related.as_ref().and_then(|it| it.known(key)),
         customized_at: state.customized_at,
         answer: None,
+        notes: Notes::default(),
     };
     let due = state.due.is_some_and(|due| due <= began.mono);
     let news = pass.news(&state, &parent);
@@ -101,8 +105,7 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     if let (News::OwnStatus, Some(answer), Some(last)) = (news, pass.answer, &state.last) {
         instance.feedback.lock().probed(answer == last.answer);
     }
-    let seconds = context.clock.now().mono.since(began.mono).as_secs_f64();
-    context.metrics.synced(instance, &outcome, seconds);
+    pass.count(&parent, &outcome, popped.causes, began.mono);
     pass.finish(&parent, outcome)
 }
 
@@ -136,58 +139,6 @@ fn spare<'a>(
     Again::Await
 }
 
-/// What the cache has of the children of `parent`, by child rule.
-fn candidates(instance: &Instance, parent: &Object) -> Vec<Candidates> {
-    let views = instance.children.iter();
-    views
-        .map(|view| candidates_in(instance, view, parent))
-        .collect()
-}
-
-/// What one cache has that is the parent's, or could be.
-fn candidates_in(instance: &Instance, view: &View, parent: &Object) -> Candidates {
-    // Before the objects: they are then at least this new.
-    let reached = view.reached_version();
-    let mut objects = view.owned_by(parent.uid());
-    if instance.controller.kind == ControllerKind::Composite {
-        objects.extend(view.ownerless(parent.namespace()));
-    } else {
-        // What others attach is no news.
-        objects.retain(|object| instance.controller.can_be_child(object));
-    }
-    Candidates { objects, reached }
-}
-
-/// Waits until the caches show our own writes.
-async fn catch_up(instance: &Instance, awaited: Vec<Awaited>) {
-    for write in awaited {
-        if let Some(view) = instance.view(write.cache) {
-            view.reach(&write.resource_version).await;
-        }
-    }
-}
-
-/// All that the caches have of a parent, its children and its revisions.
-fn seen<'a>(
-    parent: &'a Arc<Object>,
-    candidates: impl Iterator<Item = &'a Candidates>,
-) -> impl Iterator<Item = &'a Arc<Object>> {
-    std::iter::once(parent).chain(candidates.flat_map(|rule| &rule.objects))
-}
-
-/// Two equal signatures: the same children in the same versions.
-fn signature(candidates: &[Candidates]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for rule in candidates {
-        rule.objects.len().hash(&mut hasher);
-        for object in &rule.objects {
-            object.uid().hash(&mut hasher);
-            object.resource_version().hash(&mut hasher);
-        }
-    }
-    hasher.finish()
-}
-
 /// What is new since the last call of the hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
@@ -213,6 +164,8 @@ struct Pass<'a> {
     customized_at: Option<MonoTime>,
     /// Hash of the hook's answer.
     answer: Option<u64>,
+    /// For the journal.
+    notes: Notes,
 }
 
 impl Pass<'_> {
@@ -236,7 +189,11 @@ impl Pass<'_> {
     async fn run(&mut self, mut machine: SyncMachine, parent: &Object) -> Outcome {
         loop {
             let fed = match machine.next() {
-                Step::Write(writes) => Fed::Written(self.write_all(&writes).await),
+                Step::Write(writes) => {
+                    let results = self.write_all(&writes).await;
+                    self.notes.writes(&writes, &results);
+                    Fed::Written(results)
+                }
                 Step::ReadParent => Fed::Parent(self.read_parent(parent).await),
                 Step::CallHook(call) => Fed::Hook(self.call_hook(call, parent).await),
                 Step::Relate(rules) => Fed::Related(self.relate(parent, &rules)),
@@ -292,11 +249,15 @@ impl Pass<'_> {
             return HookResult::NoAuthority;
         };
         let is_customize = call.hook == HookKind::Customize;
+        let (hook, clock) = (call.hook, &self.instance.context.clock);
+        let began = clock.now().mono;
         let result = self
             .instance
             .hooks
             .call(call, parent.uid(), &authority)
             .await;
+        self.notes
+            .call(hook, clock.now().mono.since(began), &result);
         if self.authority().is_none() {
             return HookResult::NoAuthority;
         }
@@ -333,6 +294,25 @@ impl Pass<'_> {
     /// Of the related objects, if all of them are known.
     fn related(&self) -> Option<u64> {
         self.found.as_ref().map(|it| it.related.fingerprint())
+    }
+
+    /// Tells metrics and journal.
+    fn count(&mut self, parent: &Object, outcome: &Outcome, causes: Causes, began: MonoTime) {
+        let context = &self.instance.context;
+        let took = context.clock.now().mono.since(began);
+        let seconds = took.as_secs_f64();
+        context.metrics.synced(self.instance, outcome, seconds);
+        let claim = self.turn.claim;
+        let which = journal::Which {
+            at: context.clock.wall(),
+            controller: &self.instance.controller.name,
+            parent,
+            causes,
+            place: (claim.shard, claim.epoch),
+            took,
+        };
+        let notes = std::mem::take(&mut self.notes);
+        context.journal.add(Record::new(&which, notes, outcome));
     }
 
     /// Reports what came of the pass, remembers what the next one needs, and says when that is.

@@ -12,7 +12,10 @@ use std::{
 };
 
 use metashard_api::{hook::RelatedRule, resource::Resource, selector::Selector};
-use metashard_fleet::{queue::FlowId, time::MonoTime};
+use metashard_fleet::{
+    queue::{Cause, FlowId},
+    time::MonoTime,
+};
 use metashard_kube::{
     identity::Identity,
     informer::{View, ViewKey},
@@ -286,7 +289,9 @@ impl RelatedObjects {
         drop(state);
         if !keys.is_empty() {
             debug!(controller = %self.controller.name, parents = keys.len(), "related resources changed");
-            self.context.dispatcher.push_all(self.flow, keys);
+            self.context
+                .dispatcher
+                .push_all(self.flow, keys, Cause::Related);
         }
     }
 
@@ -304,7 +309,9 @@ impl RelatedObjects {
     /// A cache is complete: whoever waited for it is synced.
     fn complete(&self, cache: &ViewKey, round: u64) {
         let waiting = self.state.lock().caches.complete(cache, round);
-        self.context.dispatcher.push_all(self.flow, waiting);
+        self.context
+            .dispatcher
+            .push_all(self.flow, waiting, Cause::Related);
     }
 
     fn lookup(&self, api_version: &str, plural: &str) -> Option<Arc<Resource>> {

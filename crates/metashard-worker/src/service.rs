@@ -17,6 +17,7 @@ use crate::{
     context::{Config, Context},
     dispatch::Dispatcher,
     host::Host,
+    journal::Journal,
     metrics::{Metrics, QueueMetrics},
     shards::{ShardCommand, ShardEvent},
 };
@@ -45,6 +46,8 @@ pub struct Parts {
     pub invoker: Invoker,
     /// What this worker may do at this moment; kept by the fleet driver.
     pub standing: Arc<ArcSwap<Standing>>,
+    /// Takes in what syncs do.
+    pub journal: Arc<Journal>,
 }
 
 /// The reconciling half of the worker.
@@ -70,6 +73,7 @@ impl Reconciler {
             recorder,
             invoker,
             standing,
+            journal,
         } = parts;
         let queue = queue::Config {
             concurrency: config.max_syncs,
@@ -91,6 +95,7 @@ impl Reconciler {
             standing,
             tenant: TenantId::new(CLUSTER_TENANT),
             metrics,
+            journal,
         });
         Ok(Self { context })
     }

@@ -2,10 +2,13 @@
 //!
 //! The rules are Metacontroller's, and those about one object are the compiled controller's own; here keys are pushed.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use metashard_api::{id::ControllerKind, names};
-use metashard_fleet::queue::FlowId;
+use metashard_fleet::queue::{Cause, FlowId};
 use metashard_kube::informer::{Event, Subscriber, View};
 use metashard_reconcile::{controller::Controller, object::Object};
 
@@ -40,6 +43,25 @@ fn possible_parents(child: &Object, controller: &Controller, parents: &[View]) -
     keys
 }
 
+/// Whether the objects that were there at the start have been told: those are no news, but a controller that begins.
+#[derive(Debug, Default)]
+pub(crate) struct Begun(AtomicBool);
+
+impl Begun {
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// The cause of an event, which is the controller's own begin until that is over.
+    fn or_move(&self, cause: Cause) -> Cause {
+        if self.0.load(Ordering::Relaxed) {
+            cause
+        } else {
+            Cause::ShardMove
+        }
+    }
+}
+
 /// Pushes the keys of parents that changed.
 pub(crate) struct ParentEvents {
     /// The controller that they are parents of.
@@ -50,25 +72,39 @@ pub(crate) struct ParentEvents {
     pub(crate) dispatcher: Arc<Dispatcher>,
     /// Its flow.
     pub(crate) flow: FlowId,
+    /// Whether the start is over.
+    pub(crate) begun: Begun,
+}
+
+impl ParentEvents {
+    /// Why a sync of a parent starts that was `old` and is `new`.
+    fn cause(&self, old: Option<&Object>, new: &Object) -> Cause {
+        let asked = |it: &Object| it.annotation(names::ANNOTATION_SYNC_NOW).map(Into::into);
+        match old {
+            Some(old) if asked(old) != asked(new) as Option<String> => Cause::Asked,
+            _ => self.begun.or_move(Cause::Parent),
+        }
+    }
 }
 
 impl Subscriber for ParentEvents {
     fn on_event(&self, event: Event) {
         let concerns = |parent: &Object| self.controller.concerns(parent);
-        let parent = match event {
+        let (parent, cause) = match event {
             Event::Applied { old, new } => {
                 let old = old.as_deref();
                 let is_ours = concerns(&new) || old.is_some_and(concerns);
                 if !is_ours || old.is_some_and(|old| self.controller.ignores_update(old, &new)) {
                     return;
                 }
-                new
+                let cause = self.cause(old, &new);
+                (new, cause)
             }
-            Event::Deleted { old } => old,
-            Event::Synced => return,
+            Event::Deleted { old } => (old, Cause::Parent),
+            Event::Synced => return self.begun.set(),
         };
         self.dispatcher
-            .push(self.flow, ParentKey::of(self.rule, &parent));
+            .push(self.flow, ParentKey::of(self.rule, &parent), cause);
     }
 }
 
@@ -82,6 +118,8 @@ pub(crate) struct ChildEvents {
     pub(crate) dispatcher: Arc<Dispatcher>,
     /// Its flow.
     pub(crate) flow: FlowId,
+    /// Whether the start is over.
+    pub(crate) begun: Begun,
 }
 
 impl ChildEvents {
@@ -106,13 +144,14 @@ impl ChildEvents {
     }
 
     fn push(&self, child: &Object) {
+        let cause = self.begun.or_move(Cause::Child);
         if child.controller_owner().is_some() {
             if let Some(key) = self.controlling_parent(child) {
-                self.dispatcher.push(self.flow, key);
+                self.dispatcher.push(self.flow, key, cause);
             }
         } else {
             let keys = possible_parents(child, &self.controller, &self.parents);
-            self.dispatcher.push_all(self.flow, keys);
+            self.dispatcher.push_all(self.flow, keys, cause);
         }
     }
 }
@@ -129,10 +168,10 @@ impl Subscriber for ChildEvents {
             }
             Event::Deleted { old } => {
                 if let Some(key) = self.controlling_parent(&old) {
-                    self.dispatcher.push(self.flow, key);
+                    self.dispatcher.push(self.flow, key, Cause::Child);
                 }
             }
-            Event::Synced => {}
+            Event::Synced => self.begun.set(),
         }
     }
 }

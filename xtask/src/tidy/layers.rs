@@ -17,7 +17,9 @@ const LAYERS: &[(&str, u8)] = &[
     ("metashard-leader", 4),
     ("metashard-worker", 4),
     ("metashard-status", 4),
+    ("metashard-plan", 4),
     ("metashard", 5),
+    ("metashardctl", 5),
 ];
 
 /// Members that never go into a binary of ours. No crate with a layer may depend on one, except for its tests.

@@ -9,7 +9,7 @@ use metashard_api::id::TenantId;
 
 use crate::time::MonoTime;
 
-use super::{Counts, fair::Share};
+use super::{Cause, Causes, Counts, fair::Share};
 
 /// Assumed cost of an attempt until one has been measured.
 const FIRST_ESTIMATE: Duration = Duration::from_millis(5);
@@ -57,6 +57,19 @@ struct Entry {
     requeue: Option<MonoTime>,
     delayed: Option<MonoTime>,
     failures: u32,
+    /// Why it came, since it was handed out last.
+    causes: Causes,
+}
+
+/// A key that is handed out.
+#[derive(Debug)]
+pub(super) struct Taken<K> {
+    pub(super) key: K,
+    /// Since when it was ready.
+    pub(super) since: MonoTime,
+    /// Failures so far.
+    pub(super) failures: u32,
+    pub(super) causes: Causes,
 }
 
 /// A key in progress.
@@ -64,6 +77,8 @@ struct Entry {
 pub(super) struct Progress {
     /// What was charged for it in advance, in nanoseconds.
     pub(super) charged: u64,
+    /// Why it came.
+    pub(super) causes: Causes,
     /// It was pushed meanwhile.
     again: bool,
 }
@@ -110,8 +125,9 @@ impl<K: Ord + Clone> Flow<K> {
     }
 
     /// Makes `key` ready, or if it is in progress, ready once that ends.
-    pub(super) fn push(&mut self, now: MonoTime, key: K) {
+    pub(super) fn push(&mut self, now: MonoTime, key: K, causes: Causes) {
         let entry = self.entries.entry(key.clone()).or_default();
+        entry.causes = entry.causes | causes;
         if let Some(progress) = &mut entry.progress {
             progress.again = true;
         } else if !entry.ready {
@@ -148,23 +164,34 @@ impl<K: Ord + Clone> Flow<K> {
             if let Some(entry) = self.entries.get_mut(&key) {
                 *entry.slot(timer) = None;
             }
-            self.push(now, key);
+            let cause = match timer {
+                Timer::Requeue => Cause::Retry,
+                Timer::Delayed => Cause::Timer,
+            };
+            self.push(now, key, cause.into());
         }
     }
 
-    /// Hands out the key that has waited longest: it, since when, and its failures so far.
-    pub(super) fn take(&mut self, charged: u64) -> Option<(K, MonoTime, u32)> {
+    /// Hands out the key that has waited longest.
+    pub(super) fn take(&mut self, charged: u64) -> Option<Taken<K>> {
         let (key, since) = self.ready.pop_front()?;
         let entry = self.entries.entry(key.clone()).or_default();
         entry.ready = false;
+        let failures = entry.failures;
+        let causes = std::mem::take(&mut entry.causes);
         entry.progress = Some(Progress {
             charged,
+            causes,
             again: false,
         });
-        let failures = entry.failures;
         self.cancel_requeue(&key);
         self.in_progress += 1;
-        Some((key, since, failures))
+        Some(Taken {
+            key,
+            since,
+            failures,
+            causes,
+        })
     }
 
     /// Ends the progress of `key`; `None` if it was not in progress. If it was pushed meanwhile it is ready again.
@@ -172,7 +199,7 @@ impl<K: Ord + Clone> Flow<K> {
         let progress = self.entries.get_mut(key)?.progress.take()?;
         self.in_progress -= 1;
         if progress.again {
-            self.push(now, key.clone());
+            self.push(now, key.clone(), Causes::NONE);
         }
         Some(progress)
     }

@@ -72,10 +72,30 @@ fn key_waits_once_however_often_it_is_pushed() {
             flow,
             key: 1,
             waited: millis(10),
-            failures: 0
+            failures: 0,
+            causes: Causes::NONE,
         }
     );
     assert_eq!(queue.pop(at(10)), None);
+}
+
+#[test]
+fn causes_gather_until_the_key_is_handed_out_and_outlive_an_interruption() {
+    let mut queue = queue(10);
+    let flow = queue.add_flow(&tenant("a"), 10);
+    let told = |popped: Option<Popped<u32>>| popped.map(|it| it.causes.to_string());
+
+    queue.push_because(at(0), flow, 1, Cause::Child.into());
+    queue.push_because(at(0), flow, 1, Cause::Parent.into());
+    assert_eq!(told(queue.pop(at(0))).unwrap(), "parent, child");
+    queue.done(at(1), flow, &1, Outcome::Interrupted, Duration::ZERO);
+    assert_eq!(told(queue.pop(at(1))).unwrap(), "parent, child");
+    queue.push_because(at(1), flow, 1, Cause::Resync.into());
+    queue.done(at(1), flow, &1, Outcome::Await, Duration::ZERO);
+    assert_eq!(told(queue.pop(at(1))).unwrap(), "resync");
+    queue.done(at(1), flow, &1, Outcome::Backoff, Duration::ZERO);
+
+    assert_eq!(told(queue.pop(at(5000))).unwrap(), "retry");
 }
 
 #[test]

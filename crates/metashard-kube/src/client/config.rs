@@ -12,6 +12,8 @@ use kube::{
 pub struct Options {
     /// A kubeconfig file. Default: found as [`super::Clients::connect`] says.
     pub kubeconfig: Option<PathBuf>,
+    /// Which context of the kubeconfig. Default: its current one.
+    pub context: Option<String>,
     /// Most requests per second, watches, Leases and Events aside. `None`: unlimited, which is the default, since the
     /// API server has a fair queue of its own.
     pub qps: Option<f64>,
@@ -51,19 +53,19 @@ pub enum Error {
 }
 
 /// Loads the configuration.
-pub(super) async fn load(path: Option<PathBuf>) -> Result<Config, Error> {
-    let config = find(path).await?;
+pub(super) async fn load(path: Option<PathBuf>, context: Option<String>) -> Result<Config, Error> {
+    let config = find(path, context).await?;
     match &config.proxy_url {
         Some(proxy) => Err(Error::Proxy(proxy.to_string())),
         None => Ok(config),
     }
 }
 
-async fn find(path: Option<PathBuf>) -> Result<Config, Error> {
+async fn find(path: Option<PathBuf>, context: Option<String>) -> Result<Config, Error> {
     if let Some(path) = path {
         let shown = path.display().to_string();
         return match Kubeconfig::read_from(path) {
-            Ok(kubeconfig) => from_kubeconfig(kubeconfig, shown).await,
+            Ok(kubeconfig) => from_kubeconfig(kubeconfig, context, shown).await,
             Err(error) => Err(Error::Kubeconfig(shown, error)),
         };
     }
@@ -71,21 +73,31 @@ async fn find(path: Option<PathBuf>) -> Result<Config, Error> {
     if let Some(kubeconfig) =
         Kubeconfig::from_env().map_err(|error| Error::Kubeconfig(from_env(), error))?
     {
-        return from_kubeconfig(kubeconfig, from_env()).await;
+        return from_kubeconfig(kubeconfig, context, from_env()).await;
     }
     match Config::incluster_env() {
         Ok(config) => Ok(config),
         // Outside a Pod neither of the two variables is set.
         Err(InClusterError::ReadEnvironmentVariable(_)) => match Kubeconfig::read() {
-            Ok(kubeconfig) => from_kubeconfig(kubeconfig, "~/.kube/config".to_owned()).await,
+            Ok(kubeconfig) => {
+                from_kubeconfig(kubeconfig, context, "~/.kube/config".to_owned()).await
+            }
             Err(error) => Err(Error::Nowhere(error)),
         },
         Err(error) => Err(Error::InCluster(error)),
     }
 }
 
-async fn from_kubeconfig(kubeconfig: Kubeconfig, shown: String) -> Result<Config, Error> {
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+async fn from_kubeconfig(
+    kubeconfig: Kubeconfig,
+    context: Option<String>,
+    shown: String,
+) -> Result<Config, Error> {
+    let options = KubeConfigOptions {
+        context,
+        ..KubeConfigOptions::default()
+    };
+    Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .map_err(|error| Error::Kubeconfig(shown, error))
 }

@@ -12,13 +12,24 @@ use crate::{
     identity::Identity,
 };
 
-/// The request for `write`. The API server gives up on it after `timeout`, as its sender does.
-///
-/// It names no field manager: the API server takes the first word of the User-Agent.
-pub(super) fn of<'a>(write: &Write, identity: &'a Identity, timeout: Duration) -> Call<'a> {
+/// What is sent for a write, but for its time-out and its sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wire {
+    /// The method.
+    pub method: Method,
+    /// The path, without a query.
+    pub path: String,
+    /// Type of the body.
+    pub content_type: &'static str,
+    /// The body, byte for byte.
+    pub body: Bytes,
+}
+
+/// What is sent for `write`.
+pub fn wire(write: &Write) -> Wire {
     let namespace = write.namespace.as_deref();
     let object = || write.resource.object_path(namespace, &write.name);
-    let (method, mut target, body) = match &write.op {
+    let (method, path, body) = match &write.op {
         Op::Create { body } => (
             Method::POST,
             write.resource.collection_path(namespace),
@@ -41,17 +52,35 @@ pub(super) fn of<'a>(write: &Write, identity: &'a Identity, timeout: Duration) -
             (Method::DELETE, object(), Bytes::from(options.to_string()))
         }
     };
+    Wire {
+        method,
+        path,
+        content_type: match &write.op {
+            Op::MergePatch { .. } => "application/merge-patch+json",
+            _ => "application/json",
+        },
+        body,
+    }
+}
+
+/// The request for `write`. The API server gives up on it after `timeout`, as its sender does.
+///
+/// It names no field manager: the API server takes the first word of the User-Agent.
+pub(super) fn of<'a>(write: &Write, identity: &'a Identity, timeout: Duration) -> Call<'a> {
+    let Wire {
+        method,
+        path: mut target,
+        content_type,
+        body,
+    } = wire(write);
     // 0 would mean no limit.
     encode_query(
         &mut target,
         "timeout",
         &format!("{}ms", timeout.as_millis().max(1)),
     );
-    let call = Call::new(identity, method, target)
+    Call::new(identity, method, target)
         .body(body)
-        .within(timeout);
-    match &write.op {
-        Op::MergePatch { .. } => call.content_type("application/merge-patch+json"),
-        _ => call,
-    }
+        .within(timeout)
+        .content_type(content_type)
 }

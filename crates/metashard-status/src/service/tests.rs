@@ -42,6 +42,7 @@ async fn start() -> Running {
         live: vec![live_check],
         ready: vec![ready_check],
         draining: draining.token(),
+        syncs: Some(Answers::new(|query| serde_json::json!({ "asked": query }))),
     };
     let served = task::spawn("status", listeners.serve(parts, stop.token()));
     Running {
@@ -56,8 +57,13 @@ async fn start() -> Running {
 }
 
 async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    exchange(address, path, "").await
+}
+
+/// `header`: a further header line with its end.
+async fn exchange(address: SocketAddr, path: &str, header: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{header}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -177,10 +183,25 @@ async fn without_addresses_nothing_is_listened_on() {
         live: vec![],
         ready: vec![],
         draining,
+        syncs: None,
     };
     let served = task::spawn("status", listeners.serve(parts, stop.token()));
 
     stop.request();
 
     served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn syncs_are_told_to_callers_on_this_host_that_say_the_header() {
+    let running = start().await;
+    let path = "/api/v1/syncs?kind=Foo";
+
+    let (refused, text) = get(running.health, path).await;
+    let told = exchange(running.health, path, "x-metashard-status: 1\r\n").await;
+
+    assert_eq!(refused, 403);
+    assert!(text.contains("x-metashard-status"), "{text}");
+    assert_eq!(told, (200, r#"{"asked":[["kind","Foo"]]}"#.to_owned()));
+    assert_eq!(get(running.metrics, path).await.0, 404);
 }

@@ -21,11 +21,11 @@ use serde_json::json;
 use tokio::{net::TcpStream, sync::oneshot, task::JoinSet, time::Instant};
 use tokio_rustls::TlsAcceptor;
 
-use super::{Fault, Request, Shared};
+use super::{Exchange, Fault, Request, Shared};
 use crate::Cluster;
 
 type Body = BoxBody<Bytes, hyper::Error>;
-type Upstream = Client<HttpsConnector<HttpConnector>, Incoming>;
+type Upstream = Client<HttpsConnector<HttpConnector>, Body>;
 
 /// Why a connection is cut: the test wants it, or the API server is not there.
 #[derive(Debug)]
@@ -126,13 +126,16 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, route: Arc<Route>)
 
 impl Route {
     async fn answer(&self, request: http::Request<Incoming>) -> Result<Response<Body>, Cut> {
-        let fault = self.shared.judge(Request {
+        let seen = Request {
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
             headers: request.headers().clone(),
             received: Instant::now().into_std(),
-        });
+        };
+        let (method, path) = (seen.method.clone(), seen.path.clone());
+        let is_watch = seen.is_watch();
+        let fault = self.shared.judge(seen);
         match fault {
             Fault::Cut => return Err(Cut),
             Fault::Answer(code) => return Ok(refusal(code)),
@@ -140,12 +143,38 @@ impl Route {
             Fault::Pass | Fault::LoseAnswer => {}
         }
         let request = directed(request, &self.url)?;
+        if is_watch {
+            let request = request.map(BodyExt::boxed);
+            let response = self.upstream.request(request).await.map_err(|_| Cut)?;
+            return match fault {
+                Fault::LoseAnswer => Err(Cut),
+                _ => Ok(response.map(BodyExt::boxed)),
+            };
+        }
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+        let request = http::Request::from_parts(head, whole(body.clone()));
         let response = self.upstream.request(request).await.map_err(|_| Cut)?;
+        let (head, answer) = response.into_parts();
+        let answer = answer.collect().await.map_err(|_| Cut)?.to_bytes();
+        self.shared.answered(Exchange {
+            method,
+            path,
+            body,
+            status: head.status.as_u16(),
+            answer: answer.clone(),
+        });
         if fault == Fault::LoseAnswer {
             return Err(Cut);
         }
-        Ok(response.map(BodyExt::boxed))
+        Ok(Response::from_parts(head, whole(answer)))
     }
+}
+
+fn whole(body: Bytes) -> Body {
+    Full::from(body)
+        .map_err(|never: Infallible| match never {})
+        .boxed()
 }
 
 /// The same request for the API server.
@@ -164,10 +193,7 @@ fn refusal(code: u16) -> Response<Body> {
         "kind": "Status", "apiVersion": "v1", "metadata": {},
         "status": "Failure", "message": "refused by the test's proxy", "code": code,
     });
-    let body = Full::from(status.to_string())
-        .map_err(|never: Infallible| match never {})
-        .boxed();
-    let mut response = Response::new(body);
+    let mut response = Response::new(whole(status.to_string().into()));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
     let fields = response.headers_mut();
     fields.insert(

@@ -9,7 +9,7 @@ use std::{
 };
 
 use metashard_api::selector::Selector;
-use metashard_fleet::queue::FlowId;
+use metashard_fleet::queue::{Cause, FlowId};
 use metashard_kube::informer::{Event, Subscriber};
 use metashard_reconcile::{
     object::Object,
@@ -141,7 +141,7 @@ impl Subscriber for RelatedEvents {
             Event::Synced => {}
         }
         if !keys.is_empty() {
-            self.dispatcher.push_all(self.flow, keys);
+            self.dispatcher.push_all(self.flow, keys, Cause::Related);
         }
     }
 }

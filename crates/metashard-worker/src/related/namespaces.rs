@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use metashard_api::selector::Selector;
-use metashard_fleet::queue::FlowId;
+use metashard_fleet::queue::{Cause, FlowId};
 use metashard_kube::informer::{Event, Subscriber};
 use metashard_reconcile::object::Object;
 use parking_lot::Mutex;
@@ -95,7 +95,7 @@ impl Subscriber for Namespaces {
         let keys: BTreeSet<_> = turned.flat_map(|(_, keys)| keys).cloned().collect();
         drop(known);
         if !keys.is_empty() {
-            self.dispatcher.push_all(self.flow, keys);
+            self.dispatcher.push_all(self.flow, keys, Cause::Related);
         }
     }
 }

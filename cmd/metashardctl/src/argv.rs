@@ -1,0 +1,316 @@
+//! The command line.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+/// What a kubectl plug-in is called.
+const PLUGIN: &str = "kubectl-metashard";
+
+/// Sees what metashard would write, why it wrote, and what is wrong with a controller.
+///
+/// Exit codes: 0 same, 1 differs, above 1 error.
+#[derive(Debug, Parser)]
+#[command(name = "metashardctl", bin_name = "metashardctl", version)]
+#[command(
+    propagate_version = true,
+    infer_subcommands = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what a sync would write, from files, without a cluster.
+    Render(Render),
+    /// Run cases of syncs and compare what is written with what is expected.
+    Test(Test),
+    /// Tell what is wrong with controllers before they are applied.
+    Lint(Lint),
+    /// Show the controllers of a cluster, and how they are.
+    Status(Status),
+    /// Show what belongs to an object, and how it is.
+    Tree(Tree),
+    /// Show what the last syncs of an object did, and what made them run.
+    Why(Why),
+    /// Show what the next sync would write to the cluster.
+    Diff(Diff),
+    /// Move from Metacontroller.
+    Migrate {
+        /// What to do.
+        #[command(subcommand)]
+        command: Migrate,
+    },
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages.
+    Man {
+        /// Folder that they go to.
+        folder: PathBuf,
+    },
+}
+
+/// Flags of `render`.
+#[derive(Debug, Args)]
+pub(crate) struct Render {
+    /// Files with the controller, its parents, what else is there, and CustomResourceDefinitions; - is the standard input.
+    ///
+    /// An object without a uid that names no owner is a child of the parent.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The controller, if the files hold several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) controller: Option<String>,
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+    /// Namespace of objects that name none.
+    #[arg(short, long, default_value = "default")]
+    pub(crate) namespace: String,
+    /// Form of the output: yaml and json are exact.
+    #[arg(short, long, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Who answers for the hook. Default: the hook itself, where the controller says.
+#[derive(Debug, Args)]
+#[group(id = "answers", multiple = false)]
+pub(crate) struct Answer {
+    /// File with what the hook answers.
+    #[arg(long = "answer", value_name = "FILE")]
+    pub(crate) recorded: Option<PathBuf>,
+    /// URL of the hook, in place of the controller's.
+    #[arg(long, value_name = "URL")]
+    pub(crate) hook: Option<String>,
+    /// A program that reads the request and writes the answer; after `--`.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) exec: Vec<String>,
+}
+
+/// Flags of `test`.
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// Files of cases; of a folder: all *.test.yaml in it.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Also write the results to this file, as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Take what comes out as what is expected from now on.
+    #[arg(long)]
+    pub(crate) update: bool,
+}
+
+/// Flags of `lint`.
+#[derive(Debug, Args)]
+pub(crate) struct Lint {
+    /// Files with controllers and CustomResourceDefinitions; - is the standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Also connect to each hook, and do the TLS handshake.
+    #[arg(long)]
+    pub(crate) connect: bool,
+    /// Take warnings for errors.
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Form of the output.
+    #[arg(short, long, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Which cluster, and which part of it.
+#[derive(Debug, Args)]
+pub(crate) struct Live {
+    /// The kubeconfig file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The namespace. Default: that of the context.
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// All namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    /// Only objects with these labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "")]
+    pub(crate) selector: String,
+}
+
+/// Flags of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Names of controllers; none: all.
+    #[arg(value_name = "CONTROLLER")]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) live: Live,
+    /// Go on, and print what changes.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// Form of the output.
+    #[arg(short, long, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Flags of `tree`.
+#[derive(Debug, Args)]
+pub(crate) struct Tree {
+    /// The object: TYPE/NAME, or TYPE and NAME.
+    #[arg(required = true, num_args = 1..=2, value_name = "OBJECT")]
+    pub(crate) object: Vec<String>,
+    #[command(flatten)]
+    pub(crate) live: Live,
+    /// Look among all kinds, and not only among those of controllers and of workloads.
+    #[arg(long)]
+    pub(crate) all_kinds: bool,
+    /// Form of the output.
+    #[arg(short, long, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Flags of `why`.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// A parent or a child: TYPE/NAME, or TYPE and NAME.
+    #[arg(required = true, num_args = 1..=2, value_name = "OBJECT")]
+    pub(crate) object: Vec<String>,
+    /// URL of a replica's health port, as `kubectl port-forward` gives it; may be repeated.
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Vec<String>,
+    /// Only syncs of this controller.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) controller: Option<String>,
+    /// How many syncs.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) live: Live,
+    /// Form of the output.
+    #[arg(short, long, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Steps of a move from Metacontroller.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Migrate {
+    /// Find running Metacontrollers, and say for each controller what will differ.
+    Plan(Plan),
+}
+
+/// Flags of `migrate plan`.
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    #[command(flatten)]
+    pub(crate) live: Live,
+    /// Form of the output.
+    #[arg(short, long, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Flags of `diff`.
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// Name of the controller in the cluster; not with -f.
+    #[arg(value_name = "CONTROLLER", required_unless_present = "files")]
+    pub(crate) controller: Option<String>,
+    /// File with the controller as it is to be.
+    #[arg(
+        short = 'f',
+        long = "filename",
+        value_name = "FILE",
+        conflicts_with = "controller"
+    )]
+    pub(crate) files: Vec<PathBuf>,
+    /// Only the parent of this name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) parent: Option<String>,
+    #[command(flatten)]
+    pub(crate) answer: Answer,
+    #[command(flatten)]
+    pub(crate) live: Live,
+    /// Form of the output.
+    #[arg(short, long, default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// Form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For people with a wide terminal.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Names only.
+    Name,
+}
+
+/// Reads the command line; the first argument is the program's name.
+///
+/// # Errors
+///
+/// Where it is wrong. Help and version come as errors too.
+pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let args: Vec<OsString> = args.collect();
+    let mut command = command(args.first().map(OsString::as_os_str));
+    let matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// The command, by the name that its user knows: that of a kubectl plug-in is `kubectl metashard`.
+pub(crate) fn command(program: Option<&OsStr>) -> clap::Command {
+    let is_plugin = program
+        .map(Path::new)
+        .and_then(Path::file_stem)
+        .is_some_and(|it| it == PLUGIN);
+    let command = Cli::command();
+    if is_plugin {
+        command.bin_name("kubectl metashard")
+    } else {
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(args: &[&str]) -> String {
+        let parsed = parse(args.iter().map(OsString::from));
+        parsed.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command(None).debug_assert();
+    }
+
+    #[test]
+    fn a_typo_is_answered_with_the_right_word() {
+        let error = mistake(&["metashardctl", "rendre"]);
+        assert!(error.contains("'render'"), "{error}");
+        let error = mistake(&["metashardctl", "lint", "--conect"]);
+        assert!(error.contains("'--connect'"), "{error}");
+    }
+
+    #[test]
+    fn a_plug_in_of_kubectl_is_called_as_one() {
+        let error = mistake(&["/usr/local/bin/kubectl-metashard", "lint", "--nope"]);
+        assert!(error.contains("Usage: kubectl metashard lint"), "{error}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Asks a replica for what it remembers.
+
+use std::{fmt::Write as _, time::Duration};
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::Value;
+
+/// Longest time for an answer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Longest answer: far more than a replica keeps.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// The header that the status API asks for.
+const HEADER: &str = "x-metashard-status";
+
+/// The syncs that a replica remembers and that match. `server`: its URL.
+pub(crate) async fn syncs(server: &str, query: &[(&str, &str)]) -> anyhow::Result<Vec<Value>> {
+    let target = format!(
+        "{}/api/v1/syncs?{}",
+        server.trim_end_matches('/'),
+        encoded(query)
+    );
+    let uri: Uri = target
+        .parse()
+        .with_context(|| format!("read {server} as a URL"))?;
+    anyhow::ensure!(
+        uri.scheme_str() == Some("http"),
+        "{server} does not begin with http://"
+    );
+    let request = Request::get(uri)
+        .header(HEADER, "1")
+        .body(Empty::<Bytes>::new())?;
+    let client: Client<HttpConnector, Empty<Bytes>> =
+        Client::builder(TokioExecutor::new()).build_http();
+    let exchange = async {
+        let response = client.request(request).await?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER)
+            .collect()
+            .await;
+        let body = body.map_err(|error| anyhow::anyhow!("read the answer: {error}"))?;
+        anyhow::Ok((status, body.to_bytes()))
+    };
+    let (status, body) = tokio::time::timeout(LIMIT, exchange)
+        .await
+        .with_context(|| format!("no answer within {LIMIT:?}"))??;
+    if !status.is_success() {
+        anyhow::bail!("{status}: {}", String::from_utf8_lossy(&body).trim());
+    }
+    let mut answer: Value = serde_json::from_slice(&body).context("read the answer")?;
+    match answer["syncs"].take() {
+        Value::Array(syncs) => Ok(syncs),
+        _ => anyhow::bail!("the answer holds no syncs"),
+    }
+}
+
+fn encoded(query: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, value) in query.iter().filter(|(_, value)| !value.is_empty()) {
+        if !text.is_empty() {
+            text.push('&');
+        }
+        text.push_str(name);
+        text.push('=');
+        for byte in value.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                text.push(char::from(byte));
+            } else {
+                // Writing to a String cannot fail.
+                let _ok = write!(text, "%{byte:02X}");
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_holds_what_is_asked_for_and_no_more() {
+        let query = [("kind", "Foo"), ("namespace", ""), ("name", "a:b")];
+
+        assert_eq!(encoded(&query), "kind=Foo&name=a%3Ab");
+    }
+}

@@ -1,0 +1,173 @@
+//! What was rendered, as text for people, and as values for programs.
+
+use std::fmt::Write as _;
+
+use metashard_kube::gate::wire;
+use metashard_reconcile::{
+    requeue::Requeue,
+    sync::{HookResult, Verdict},
+    write::{Op, Purpose, Write},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    changes::{between, for_people},
+    render::{BlastRadius, Rendered},
+};
+
+/// What was rendered of one parent, for programs: the exact writes and all that belongs to them.
+pub fn value(rendered: &Rendered) -> Value {
+    let outcome = &rendered.outcome;
+    let calls = rendered
+        .calls
+        .iter()
+        .map(|call| json!({"hook": call.hook.as_str(), "result": result(&call.result)}));
+    let events = outcome.events.iter().map(|event| {
+        let type_ = if event.is_warning {
+            "Warning"
+        } else {
+            "Normal"
+        };
+        json!({"type": type_, "reason": event.reason, "message": event.message})
+    });
+    json!({
+        "parent": rendered.parent.to_string(),
+        "verdict": outcome.verdict.as_str(),
+        "message": message(&outcome.verdict),
+        "requeue": requeue(outcome.requeue),
+        "calls": calls.collect::<Vec<_>>(),
+        "writes": rendered.writes.iter().map(write_value).collect::<Vec<_>>(),
+        "events": events.collect::<Vec<_>>(),
+    })
+}
+
+/// One write, for programs.
+pub fn write_value(write: &Write) -> Value {
+    let wire = wire(write);
+    json!({
+        "method": wire.method.as_str(),
+        "path": wire.path,
+        "contentType": wire.content_type,
+        "resource": write.resource.to_string(),
+        "namespace": write.namespace,
+        "name": write.name,
+        "purpose": write.purpose.as_str(),
+        "why": write.why,
+        "body": serde_json::from_slice::<Value>(&wire.body).unwrap_or_default(),
+    })
+}
+
+/// What was rendered of some parents, for people.
+pub fn text(all: &[Rendered]) -> String {
+    let mut text = String::new();
+    for rendered in all {
+        one(rendered, &mut text);
+    }
+    let writes = all.iter().flat_map(|rendered| &rendered.writes);
+    line(&mut text, &BlastRadius::of(writes).to_string());
+    text
+}
+
+fn one(rendered: &Rendered, text: &mut String) {
+    let outcome = &rendered.outcome;
+    let verdict = outcome.verdict.as_str();
+    match message(&outcome.verdict) {
+        Some(message) => line(text, &format!("{}: {verdict}: {message}", rendered.parent)),
+        None => line(text, &format!("{}: {verdict}", rendered.parent)),
+    }
+    for write in &rendered.writes {
+        show_write(rendered, write, text);
+    }
+    for event in &outcome.events {
+        let type_ = if event.is_warning {
+            "Warning"
+        } else {
+            "Normal"
+        };
+        line(
+            text,
+            &format!("  event {type_} {}: {}", event.reason, event.message),
+        );
+    }
+    match outcome.requeue {
+        Requeue::Await => {}
+        requeue => line(text, &format!("  again {}", when(requeue))),
+    }
+}
+
+fn show_write(rendered: &Rendered, write: &Write, text: &mut String) {
+    let mark = match write.op {
+        Op::Create { .. } => '+',
+        Op::Delete { .. } => '-',
+        _ => '~',
+    };
+    line(text, &format!("  {mark} {write}"));
+    if !write.why.is_empty() && write.purpose != Purpose::CreateChild {
+        line(text, &format!("      because {}", write.why));
+    }
+    let (Op::Create { body } | Op::Update { body } | Op::UpdateStatus { body }) = &write.op else {
+        return;
+    };
+    let new = for_people(body);
+    match rendered.observed(write) {
+        Some(old) if mark == '~' => {
+            for change in between(&for_people(old.bytes()), &new) {
+                let text_of = &change.text;
+                line(
+                    text,
+                    &format!("      {} {}: {text_of}", change.mark, change.path),
+                );
+            }
+        }
+        _ => {
+            let yaml = serde_saphyr::to_string(&new).unwrap_or_default();
+            for yaml in yaml.lines() {
+                line(text, &format!("      + {yaml}"));
+            }
+        }
+    }
+}
+
+/// The text of a verdict that has one.
+pub fn message(verdict: &Verdict) -> Option<&str> {
+    match verdict {
+        Verdict::HookFailed(text)
+        | Verdict::AnswerRefused(text)
+        | Verdict::Held(text)
+        | Verdict::Failed(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// When the parent is synced again, for programs.
+pub fn requeue(requeue: Requeue) -> Value {
+    match requeue {
+        Requeue::Await => json!("await"),
+        Requeue::After(delay) => json!({"afterSeconds": delay.as_secs_f64()}),
+        Requeue::Soon => json!("soon"),
+        Requeue::Backoff => json!("backoff"),
+    }
+}
+
+fn when(requeue: Requeue) -> String {
+    match requeue {
+        Requeue::Await => "when something changes".to_owned(),
+        Requeue::After(delay) => format!("after {delay:?}"),
+        Requeue::Soon => "soon".to_owned(),
+        Requeue::Backoff => "after a backoff".to_owned(),
+    }
+}
+
+fn result(result: &HookResult) -> Value {
+    match result {
+        HookResult::Answer(_) => json!("answered"),
+        HookResult::TooManyRequests { .. } | HookResult::Unavailable { .. } => json!("throttled"),
+        HookResult::Failed(text) => json!({"failed": text}),
+        HookResult::NoAuthority => json!("cancelled"),
+    }
+}
+
+fn line(text: &mut String, line: &str) {
+    // Writing to a String cannot fail.
+    let _ok = writeln!(text, "{line}");
+}
