@@ -65,9 +65,20 @@ async fn is_told(
     event: &str,
     text: &str,
 ) -> anyhow::Result<()> {
+    is_warned(stage, event, text).await?;
+    is_said(stage, type_, why, text).await
+}
+
+/// An event of the stage's controller says `text`.
+async fn is_warned(stage: &Stage, event: &str, text: &str) -> anyhow::Result<()> {
     let controller = stage.objects(CONTROLLER).get(&stage.namespace).await?;
     let told = stage.event(&controller, event, text).await?;
     ensure!(told["type"] == "Warning", "{told:#}");
+    Ok(())
+}
+
+/// A condition of the stage's controller does not hold for this reason, and says `text`.
+async fn is_said(stage: &Stage, type_: &str, why: &str, text: &str) -> anyhow::Result<()> {
     eventually(&format!("{type_} to tell of {text:?}"), async || {
         let told = stage.condition(type_, "False").await?;
         let message = told["message"].as_str().unwrap_or_default();
@@ -104,16 +115,15 @@ async fn parents_without_a_status_subresource_are_left_alone_until_they_have_one
         .child(CONFIG_MAP, "InPlace")
         .apply()
         .await?;
+    let text = format!(
+        "[{}] Sync error - ignoring, CRD [test.metashard.io/v1, Kind=Statusless] does not have subresource 'Status' enabled",
+        stage.namespace
+    );
+    is_warned(&stage, event::SYNC_ERROR, &text).await?;
     let text =
         "spec.parentResource: statuslesses in test.metashard.io/v1 have no status subresource";
-    is_told(
-        &stage,
-        condition::ACCEPTED,
-        reason::NO_STATUS_SUBRESOURCE,
-        event::CREATE_ERROR,
-        text,
-    )
-    .await?;
+    let why = reason::NO_STATUS_SUBRESOURCE;
+    is_said(&stage, condition::ACCEPTED, why, text).await?;
     throughout("no call and no write", async || {
         ensure!(stage.hook.count() == 0, "the hook was called");
         let after = stage.objects(STATUSLESS).get("parent").await?;

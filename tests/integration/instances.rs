@@ -11,23 +11,18 @@ async fn a_controller_tells_when_it_starts_and_stops() -> anyhow::Result<()> {
     let controller = stage.controller().apply().await?;
 
     let name = &stage.namespace;
-    let started = stage
-        .event(
-            &controller,
-            "Started",
-            &format!("Started controller: {name}"),
-        )
-        .await?;
+    let mut told = Vec::new();
+    for reason in ["Starting", "Started"] {
+        let text = format!("{reason} controller: {name}");
+        told.push(stage.event(&controller, reason, &text).await?);
+    }
     stage.objects(CONTROLLER).delete(name).await?;
-    let stopped = stage
-        .event(
-            &controller,
-            "Stopped",
-            &format!("Stopped controller: {name}"),
-        )
-        .await?;
+    for reason in ["Stopping", "Stopped"] {
+        let text = format!("{reason} controller: {name}");
+        told.push(stage.event(&controller, reason, &text).await?);
+    }
 
-    for event in [started, stopped] {
+    for event in told {
         assert_eq!(event["type"], "Normal");
         assert_eq!(event["involvedObject"]["kind"], "CompositeController");
         assert_eq!(event["source"]["component"], "metacontroller");

@@ -132,7 +132,7 @@ fn example(path: &str) -> PathBuf {
 }
 
 /// Whether `program` is missing, which is said, and is a failure where all tools have to be there.
-fn is_missing(program: &str, version: &str, test: &str) -> anyhow::Result<bool> {
+pub(crate) fn is_missing(program: &str, version: &str, test: &str) -> anyhow::Result<bool> {
     let has = Command::new(program)
         .arg(version)
         .output()

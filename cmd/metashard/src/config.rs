@@ -64,32 +64,45 @@ pub(crate) struct Fleet {
 /// What `--print-config` prints: a line for each setting, by the name of its flag.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in self.settings() {
+            writeln!(f, "{name}: {value}")?;
+        }
+        self.warnings
+            .iter()
+            .try_for_each(|warning| writeln!(f, "# {warning}"))
+    }
+}
+
+impl Config {
+    /// Each setting by the name of its flag.
+    fn settings(&self) -> Settings {
         let Self {
             kube,
             worker,
             fleet,
             status,
             log,
-            warnings,
+            warnings: _,
         } = self;
-        for (name, value) in kube
-            .settings()
-            .into_iter()
-            .chain(worker.settings())
-            .chain(fleet.settings())
-        {
-            writeln!(f, "{name}: {value}")?;
-        }
-        writeln!(f, "metrics-address: {}", address(status.metrics.as_ref()))?;
-        writeln!(
-            f,
-            "health-probe-bind-address: {}",
-            address(status.health.as_ref())
-        )?;
-        writeln!(f, "log: {log:?}")?;
-        warnings
+        let mut all = kube.settings();
+        all.extend(worker.settings());
+        all.extend(fleet.settings());
+        all.extend([
+            ("metrics-address", address(status.metrics.as_ref())),
+            ("health-probe-bind-address", address(status.health.as_ref())),
+            ("pprof-address", address(status.pprof.as_ref())),
+            ("log", format!("{log:?}")),
+        ]);
+        all
+    }
+
+    /// All settings in one line, for the log.
+    pub(crate) fn line(&self) -> String {
+        let settings = self.settings();
+        let words = settings
             .iter()
-            .try_for_each(|warning| writeln!(f, "# {warning}"))
+            .map(|(name, value)| format!("{name}={value}"));
+        words.collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -50,6 +50,12 @@ fn main() -> ExitCode {
 fn run(config: Config) -> anyhow::Result<()> {
     log::init(&config.log)?;
     info!(version = build_info::VERSION, revision = build_info::REVISION, replica = %config.fleet.replica, "starting");
+    // In Metacontroller's words, which people look for.
+    info!(
+        version = build_info::VERSION,
+        flags = config.line(),
+        "Configuration information"
+    );
     for warning in &config.warnings {
         warn!("{warning}");
     }

@@ -14,7 +14,8 @@ const UNOWNED_FOR: Duration = Duration::from_secs(5);
 /// Logs what an operator would ask about.
 pub(crate) fn log(report: &Report) {
     match report {
-        Report::LeadGained { term } => info!(%term, "leading"),
+        // In Metacontroller's words, which people look for.
+        Report::LeadGained { term } => info!(%term, "Successfully acquired lease"),
         Report::LeadLost { term } => warn!(%term, "leading no more; workers carry on"),
         Report::WorkerJoined {
             replica,

@@ -22,6 +22,7 @@ use metashard_kube::{
 use metashard_runtime::{clock::Clock, shutdown::Token};
 use prometheus::Registry;
 use tokio::sync::{mpsc, watch};
+use tracing::info;
 use uuid::Uuid;
 
 use crate::{
@@ -189,6 +190,10 @@ impl Coordinator {
         let mut next_poll = self.clock.now().mono;
         let mut next_publish = next_poll;
         let mut is_leaving = false;
+        info!(
+            lock = self.leader_lease,
+            "Attempting to acquire leader lease..."
+        );
         self.step(&sessions, Vec::new());
         while !self.finished {
             let mut inputs = Vec::new();

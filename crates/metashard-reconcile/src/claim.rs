@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use metashard_api::{
-    id::ControllerKind, names::LABEL_CONTROLLER_UID, resource::Resource, selector::Selector,
+    id::ControllerKind,
+    names::{ANNOTATION_DECORATOR, LABEL_CONTROLLER_UID},
+    resource::Resource,
+    selector::Selector,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -116,6 +119,8 @@ pub(crate) fn claim(
         let matches = selector.matches(|key| object.label(key));
         let purpose = match object.controller_owner() {
             Some(owner) if owner.uid != parent.uid() => None,
+            // A decorator of the same parent made it.
+            Some(_) if object.annotation(ANNOTATION_DECORATOR).is_some() => None,
             Some(_) if matches => {
                 claims.mine.push(Arc::clone(object));
                 None

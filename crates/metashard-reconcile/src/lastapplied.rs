@@ -32,16 +32,34 @@ pub fn encode(desired: &Value) -> String {
     text
 }
 
-/// What is recorded of a desired object, and its text: the object itself, or if that is too long its outline, in which long
-/// texts are replaced by their hashes. A merge needs no more than the outline: which fields there were.
+/// What is recorded of a desired object, and its text: the object itself; of a Secret without what is secret; and if that
+/// is too long its outline, in which long texts are replaced by their hashes. A merge needs no more: which fields there were.
 pub(crate) fn record(desired: &Value) -> (Cow<'_, Value>, String) {
-    let text = encode(desired);
+    let desired = without_secrets(desired);
+    let text = encode(&desired);
     if text.len() <= MAX_TEXT {
-        return (Cow::Borrowed(desired), text);
+        return (desired, text);
     }
-    let outline = outline(desired);
+    let outline = outline(&desired);
     let text = encode(&outline);
     (Cow::Owned(outline), text)
+}
+
+/// A Secret with its keys alone: annotations are shown where nobody expects secrets.
+fn without_secrets(desired: &Value) -> Cow<'_, Value> {
+    if desired["kind"] != "Secret" || desired["apiVersion"] != "v1" {
+        return Cow::Borrowed(desired);
+    }
+    let mut desired = desired.clone();
+    for field in ["data", "stringData"] {
+        let values = desired.get_mut(field).and_then(Value::as_object_mut);
+        for value in values.into_iter().flat_map(Map::values_mut) {
+            if !value.is_null() {
+                *value = Value::String(String::new());
+            }
+        }
+    }
+    Cow::Owned(desired)
 }
 
 fn outline(value: &Value) -> Value {

@@ -8,5 +8,6 @@ pub mod check;
 mod health;
 mod metrics;
 pub mod options;
+mod pprof;
 pub mod service;
 pub mod syncs;

@@ -10,6 +10,10 @@ use crate::{
 /// Flags of this service.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the fields have the names of the flags"
+)]
 pub struct Options {
     /// Address of /metrics; 0: none.
     #[arg(long, value_name = "ADDRESS", default_value = ":9999")]
@@ -17,6 +21,9 @@ pub struct Options {
     /// Address of /healthz, /livez and /readyz; 0: none.
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: String,
+    /// Address of /debug/pprof/heap, an account of memory for `go tool pprof`; 0: none.
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    pub pprof_address: String,
 }
 
 impl Options {
@@ -29,12 +36,15 @@ impl Options {
         let Self {
             metrics_address,
             health_probe_bind_address,
+            pprof_address,
         } = self;
         Ok(Config {
             metrics: Address::parse_optional(metrics_address)
                 .map_err(|error| ("metrics-address", error))?,
             health: Address::parse_optional(health_probe_bind_address)
                 .map_err(|error| ("health-probe-bind-address", error))?,
+            pprof: Address::parse_optional(pprof_address)
+                .map_err(|error| ("pprof-address", error))?,
         })
     }
 }

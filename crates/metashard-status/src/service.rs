@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::{
     address::{Address, BindError},
     check::Check,
-    health, metrics,
+    health, metrics, pprof,
     syncs::{self, Answers},
 };
 
@@ -21,6 +21,8 @@ pub struct Config {
     pub metrics: Option<Address>,
     /// For `/healthz`, `/livez` and `/readyz`; `None`: not at all.
     pub health: Option<Address>,
+    /// For `/debug/pprof`; `None`: not at all.
+    pub pprof: Option<Address>,
 }
 
 /// Open listeners. Nothing is answered on them yet.
@@ -28,6 +30,7 @@ pub struct Config {
 pub struct Listeners {
     metrics: Option<TcpListener>,
     health: Option<TcpListener>,
+    pprof: Option<TcpListener>,
 }
 
 /// What the endpoints say.
@@ -52,10 +55,15 @@ impl Config {
     ///
     /// Where one cannot be opened.
     pub async fn bind(&self) -> Result<Listeners, BindError> {
-        let Self { metrics, health } = self;
+        let Self {
+            metrics,
+            health,
+            pprof,
+        } = self;
         Ok(Listeners {
             metrics: bind(metrics.as_ref()).await?,
             health: bind(health.as_ref()).await?,
+            pprof: bind(pprof.as_ref()).await?,
         })
     }
 }
@@ -67,8 +75,12 @@ impl Listeners {
     ///
     /// Where the system does not tell.
     pub fn addresses(&self) -> io::Result<Vec<(&'static str, SocketAddr)>> {
-        let Self { metrics, health } = self;
-        [("metrics", metrics), ("health", health)]
+        let Self {
+            metrics,
+            health,
+            pprof,
+        } = self;
+        [("metrics", metrics), ("health", health), ("pprof", pprof)]
             .into_iter()
             .filter_map(|(what, listener)| Some((what, listener.as_ref()?)))
             .map(|(what, listener)| Ok((what, listener.local_addr()?)))
@@ -81,7 +93,11 @@ impl Listeners {
     ///
     /// Where a listener breaks.
     pub async fn serve(self, parts: Parts, stop: Token) -> io::Result<()> {
-        let Self { metrics, health } = self;
+        let Self {
+            metrics,
+            health,
+            pprof,
+        } = self;
         let Parts {
             registry,
             live,
@@ -90,6 +106,9 @@ impl Listeners {
             syncs,
         } = parts;
         let mut running = Tasks::new();
+        if let Some(listener) = pprof {
+            running.spawn("pprof", serve(listener, pprof::router(registry.clone())));
+        }
         if let Some(listener) = metrics {
             running.spawn("metrics", serve(listener, metrics::router(registry)));
         }

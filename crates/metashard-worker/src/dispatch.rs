@@ -170,12 +170,14 @@ impl Dispatcher {
         let this = Arc::clone(self);
         task::spawn("sync", async move {
             let began = this.clock.now().mono;
+            instance.timings.begin(began, popped.waited);
             // A panic is this key's failure alone; the task's name and the panic are logged by its watch.
             let outcome = AssertUnwindSafe(instance.sync(&popped))
                 .catch_unwind()
                 .await
                 .unwrap_or(Outcome::Backoff);
             let cost = this.clock.now().mono.since(began);
+            instance.timings.end(began, cost);
             this.finish(&popped, outcome, cost);
         });
     }

@@ -1,6 +1,6 @@
 //! One controller as this worker runs it: its caches, its flow of keys, and what it remembers of each parent.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use metashard_api::id::ShardId;
@@ -31,6 +31,7 @@ use crate::{
     feedback::Feedback,
     hooks::Hooks,
     key::ParentKey,
+    metrics::Timings,
     reconcile,
     related::RelatedObjects,
     triggers::{Begun, ChildEvents, ParentEvents},
@@ -52,6 +53,8 @@ pub(crate) struct Instance {
     pub(crate) revisions: Option<View>,
     /// What its hooks want to see beside them; `None` if the controller has no customize hook.
     pub(crate) related: Option<Arc<RelatedObjects>>,
+    /// How long its keys wait and take.
+    pub(crate) timings: Timings,
     pub(crate) feedback: Mutex<Feedback>,
     pub(crate) context: Arc<Context>,
     /// How the last hook call went.
@@ -172,6 +175,7 @@ impl Instance {
             children,
             revisions,
             related,
+            timings: Timings::default(),
             feedback: Mutex::default(),
             hook_health: Mutex::new(Part::unknown(
                 metashard_api::names::reason::NOT_CALLED,
@@ -209,14 +213,10 @@ impl Instance {
         self.context.dispatcher.release(self.flow);
     }
 
-    /// Syncs every parent again and again, at the controller's own period or at the general one, until `cancel`.
+    /// Syncs every parent again and again, until `cancel`.
     async fn resync(self: Arc<Self>, cancel: CancellationToken) {
         let general = self.context.config.flush_interval;
-        let period = self
-            .controller
-            .resync_period
-            .unwrap_or(general)
-            .min(general);
+        let period = period_of(self.controller.resync_period, general);
         let mut next = self.context.clock.now().mono;
         loop {
             next = next + period;
@@ -472,4 +472,23 @@ fn open_children(
             context.informers.open(key, Some(Arc::new(subscriber)))
         })
         .collect()
+}
+
+/// How often parents are synced: at their controller's own period, also if it is the longer one.
+fn period_of(own: Option<Duration>, general: Duration) -> Duration {
+    own.unwrap_or(general)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controllers_own_period_counts_whichever_is_longer() {
+        let [second, minute] = [Duration::from_secs(1), Duration::from_mins(1)];
+
+        assert_eq!(period_of(Some(minute), second), minute);
+        assert_eq!(period_of(Some(second), minute), second);
+        assert_eq!(period_of(None, minute), minute);
+    }
 }

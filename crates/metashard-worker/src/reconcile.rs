@@ -300,8 +300,7 @@ impl Pass<'_> {
     fn count(&mut self, parent: &Object, outcome: &Outcome, causes: Causes, began: MonoTime) {
         let context = &self.instance.context;
         let took = context.clock.now().mono.since(began);
-        let seconds = took.as_secs_f64();
-        context.metrics.synced(self.instance, outcome, seconds);
+        context.metrics.synced(self.instance, outcome);
         let claim = self.turn.claim;
         let which = journal::Which {
             at: context.clock.wall(),

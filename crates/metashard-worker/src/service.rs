@@ -81,7 +81,7 @@ impl Reconciler {
         };
         let dispatcher = Arc::new(Dispatcher::new(queue, clock.clone()));
         let metrics = Metrics::register(registry)?;
-        registry.register(Box::new(QueueMetrics::new(&dispatcher)?))?;
+        registry.register(Box::new(QueueMetrics::new(&dispatcher, clock.clone())))?;
         let context = Arc::new(Context {
             config,
             clock,

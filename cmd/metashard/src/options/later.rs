@@ -21,9 +21,6 @@ pub(crate) struct Options {
     /// Field manager of server-side apply. No effect yet.
     #[arg(long, value_name = "NAME")]
     apply_strategy_ssa_field_manager: Option<String>,
-    /// Address of profiles. No effect yet. 0: none.
-    #[arg(long, value_name = "ADDRESS")]
-    pprof_address: Option<String>,
 }
 
 impl Options {
@@ -34,7 +31,6 @@ impl Options {
             leader_election_resource_lock,
             apply_strategy,
             apply_strategy_ssa_field_manager,
-            pprof_address,
         } = self;
         let mut warnings = Vec::new();
         if leader_election == Some(false) {
@@ -66,9 +62,6 @@ impl Options {
         }
         if apply_strategy_ssa_field_manager.is_some() {
             warnings.push("--apply-strategy-ssa-field-manager has no effect yet".to_owned());
-        }
-        if !matches!(pprof_address.as_deref(), None | Some("0" | "")) {
-            warnings.push("--pprof-address has no effect yet: nothing is listened on".to_owned());
         }
         Ok(warnings)
     }

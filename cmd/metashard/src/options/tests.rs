@@ -52,6 +52,7 @@ drain-hook-grace: 2s
 shutdown-grace-period: 25s
 metrics-address: :9999
 health-probe-bind-address: :8081
+pprof-address: 0
 log: ";
     assert!(printed.starts_with(expected), "{printed}");
     assert!(config.warnings.is_empty());
@@ -94,6 +95,7 @@ fn every_flag_of_metacontroller_is_taken() {
     assert_eq!(config.fleet.system_namespace, "ns");
     assert_eq!(config.fleet.leader_namespace, "ns");
     assert_eq!(config.fleet.leader_lease, "metacontroller");
+    assert_eq!(config.status.pprof.map(|it| it.port()), Some(6060));
     let warned: Vec<_> = config
         .warnings
         .iter()
@@ -101,11 +103,7 @@ fn every_flag_of_metacontroller_is_taken() {
         .collect();
     assert_eq!(
         warned,
-        [
-            "--apply-strategy",
-            "--apply-strategy-ssa-field-manager",
-            "--pprof-address"
-        ]
+        ["--apply-strategy", "--apply-strategy-ssa-field-manager",]
     );
 }
 
@@ -171,6 +169,7 @@ fn values_that_cannot_be_used_are_refused_with_their_flag() {
             "--health-probe-bind-address: ",
         ),
         ("--advertise-address=http://x", "--advertise-address: "),
+        ("--pprof-address=x", "--pprof-address: "),
         ("--client-go-qps=nan", "--client-go-qps: "),
         ("--events-qps=-1", "--events-qps: "),
     ] {

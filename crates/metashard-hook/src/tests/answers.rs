@@ -88,6 +88,25 @@ async fn any_other_status_is_a_failure_that_shows_the_body() {
     }
 }
 
+/// The recorded answers whose status decides, so that whoever reads bodies never sees them.
+#[tokio::test]
+async fn every_recorded_status_but_200_is_a_failure_in_metacontrollers_words() {
+    let text = include_str!("../../../../tests/vectors/responses.jsonl");
+    let cases = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut count = 0;
+    for case in cases.filter(|case| case["errorClass"] == "status") {
+        let status = format!("{} Some", case["status"]);
+        let body = case["body"].as_str().unwrap();
+        let (_server, caller) = answered_with(answer(&status, "", body)).await;
+
+        assert_eq!(failure(caller.call().await), case["error"], "{case}");
+        count += 1;
+    }
+    assert_eq!(count, 10, "every line of that kind is looked at");
+}
+
 #[tokio::test]
 async fn status_without_a_body_is_a_failure() {
     let (_server, caller) = answered_with("HTTP/1.1 204 No Content\r\n\r\n").await;

@@ -59,7 +59,7 @@ fn without_nulls(value: Value) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     #[test]
     fn merge_equals_the_model(observed in tree(), last in tree(), desired in tree()) {
@@ -67,7 +67,13 @@ proptest! {
 
         let model = model::merge(&observed, &last, &desired);
         prop_assert!(model::same(&ours, &model), "ours {ours}, model {model}");
+        let twice = apply::merge(&ours, Some(&desired), &desired);
+        prop_assert!(diff::equal(&ours, &twice), "once {ours}, twice {twice}");
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn what_was_applied_is_not_applied_again(observed in object(), last in object(), desired in object()) {

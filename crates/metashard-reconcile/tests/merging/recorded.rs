@@ -123,6 +123,7 @@ fn update_writes_only_what_differs_by_value() {
             case["bodyChangedByValue"] == true || case["lastAppliedChangedByValue"] == true;
         assert_eq!(ours.changed, needed, "{id}: {}", case["note"]);
         let mut theirs = case["updated"].clone();
+        hide_secrets(&mut theirs);
         if case["lastAppliedChangedByValue"] == false {
             // The text may differ: ours is left as it was found.
             let text = case["observed"]["metadata"]["annotations"][ANNOTATION].clone();
@@ -139,6 +140,19 @@ fn update_writes_only_what_differs_by_value() {
         "update.jsonl: {exact} as recorded, {decided} by our rule, {refused} refused as recorded"
     );
     assert_eq!(exact + decided + refused, 222, "every line is looked at");
+}
+
+/// Our record of a Secret has no values.
+fn hide_secrets(updated: &mut Value) {
+    if updated["kind"] != "Secret" {
+        return;
+    }
+    let text = &mut updated["metadata"]["annotations"][ANNOTATION];
+    let mut record: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+    for value in record["data"].as_object_mut().unwrap().values_mut() {
+        *value = "".into();
+    }
+    *text = lastapplied::encode(&record).into();
 }
 
 /// Whether a case that meets an error of Metacontroller needs a write by our rules.

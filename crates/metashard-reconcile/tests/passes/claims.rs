@@ -213,6 +213,26 @@ fn the_generated_label_is_put_back() {
     );
 }
 
+/// A decorator of the same object makes it the controller of its attachments, too. Metacontroller releases them.
+#[test]
+fn attachments_of_a_decorator_of_the_same_parent_are_left_alone() {
+    for spec in [spec(), selecting()] {
+        let mut bench = Bench::wanting(&spec, &[]);
+        let mut attachment = web("attached", "1");
+        attachment["metadata"]["annotations"] =
+            json!({"metacontroller.k8s.io/decorator-controller": "d"});
+        attachment["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "ex.io/v1", "kind": "Foo", "name": "p", "uid": "P-1", "controller": true,
+        }]);
+        bench.world.put(attachment);
+
+        bench.pass();
+
+        assert_eq!(bench.purposes(), [Purpose::UpdateStatus]);
+        assert_eq!(bench.calls[0].1["children"]["ConfigMap.v1"], json!({}));
+    }
+}
+
 /// O06: the selector of the parent's spec plays no part.
 #[test]
 fn parents_with_generated_selectors_never_share_children() {

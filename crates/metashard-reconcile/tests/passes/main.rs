@@ -15,6 +15,8 @@ mod memory;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod records;
+#[cfg(test)]
 mod related;
 #[cfg(test)]
 mod requests;

@@ -13,6 +13,7 @@ use crate::check::{self, Reporter};
 struct Running {
     metrics: SocketAddr,
     health: SocketAddr,
+    pprof: SocketAddr,
     live: Reporter,
     ready: Reporter,
     draining: Shutdown,
@@ -25,6 +26,7 @@ async fn start() -> Running {
     let listeners = Config {
         metrics: any(),
         health: any(),
+        pprof: any(),
     }
     .bind()
     .await
@@ -48,6 +50,7 @@ async fn start() -> Running {
     Running {
         metrics: addresses[0].1,
         health: addresses[1].1,
+        pprof: addresses[2].1,
         live,
         ready,
         draining,
@@ -160,6 +163,7 @@ async fn metrics_show_the_registry_and_nothing_else_is_there() {
 async fn serving_ends_when_it_is_stopped_even_with_an_idle_connection() {
     let running = start().await;
     let _idle = TcpStream::connect(running.health).await.unwrap();
+    let _profiling = TcpStream::connect(running.pprof).await.unwrap();
 
     running.stop.request();
 
@@ -171,6 +175,7 @@ async fn without_addresses_nothing_is_listened_on() {
     let listeners = Config {
         metrics: None,
         health: None,
+        pprof: None,
     }
     .bind()
     .await

@@ -66,12 +66,10 @@ impl Host {
         let instance = Arc::clone(instance);
         if changed && instance.is_running() {
             info!(controller = %name.1, "controller stopped");
-            self.tell_controller(
-                name,
-                false,
-                event::STOPPED,
-                format!("Stopped controller: {}", name.1),
-            );
+            for reason in [event::STOPPING, event::STOPPED] {
+                let message = format!("{reason} controller: {}", name.1);
+                self.tell_controller(name, false, reason, message);
+            }
         }
         instance.close();
         self.set_state(name, SlotState::Closing);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use metashard_api::{
     id::{ControllerKind, ShardId},
     names::{event, reason},
+    v1alpha1::composite::CompositeController,
 };
 use metashard_fleet::{message::Claim, worker::Freshness};
 use metashard_kube::identity::Identity;
@@ -63,7 +64,12 @@ impl Host {
 
     /// Opens the caches of a controller, or says why it cannot run.
     pub(super) fn open(&mut self, name: &ControllerName, object: &Arc<Object>, shard: ShardId) {
-        match self.compile(name, object) {
+        let began = self.context.clock.now().mono;
+        let compiled = self.compile(name, object);
+        let took = self.context.clock.now().mono.since(began);
+        let metrics = &self.context.metrics.controllers;
+        metrics.taken_in(name.0, compiled.is_ok(), took.as_secs_f64());
+        match compiled {
             Ok((controller, mut hooks)) => {
                 hooks.follow(&Identity::process(), &self.catalog.marker(name));
                 let instance = Instance::open(controller, hooks, shard, &self.context);
@@ -72,8 +78,8 @@ impl Host {
             }
             Err(why) => {
                 warn!(controller = %name.1, reason = why.reason, why = why.message, "controller refused");
-                let message = format!("Cannot create new controller: {}", why.message);
-                self.tell_controller(name, true, event::CREATE_ERROR, message);
+                let (reason, message) = self.told(name, object, &why);
+                self.tell_controller(name, true, reason, message);
                 let generation = object.generation();
                 self.set_state(name, SlotState::Refused { generation, why });
             }
@@ -166,13 +172,45 @@ impl Host {
             }
         }
         info!(controller = %name.1, shard = %claim.shard, epoch = %claim.epoch, "controller started");
+        let tell = |reason| {
+            self.tell_controller(
+                name,
+                false,
+                reason,
+                format!("{reason} controller: {}", name.1),
+            );
+        };
+        tell(event::STARTING);
         instance.begin(claim);
-        self.tell_controller(
-            name,
-            false,
-            event::STARTED,
-            format!("Started controller: {}", name.1),
-        );
+        tell(event::STARTED);
+    }
+
+    /// The event about a controller that is refused: Metacontroller's reasons and words.
+    fn told(&self, name: &ControllerName, object: &Object, why: &Part) -> (&'static str, String) {
+        if why.reason == reason::NO_STATUS_SUBRESOURCE {
+            let message = format!(
+                "[{}] Sync error - ignoring, CRD [{}] does not have subresource 'Status' enabled",
+                name.1,
+                self.kind_of_parents(object)
+            );
+            return (event::SYNC_ERROR, message);
+        }
+        let message = format!("Cannot create new controller: {}", why.message);
+        (event::CREATE_ERROR, message)
+    }
+
+    /// The kind of a CompositeController's parents, as Go writes it: `ex.io/v1, Kind=Foo`.
+    fn kind_of_parents(&self, object: &Object) -> String {
+        let Ok(composite) = serde_json::from_slice::<CompositeController>(object.bytes()) else {
+            return String::new();
+        };
+        let parent = composite.spec.parent_resource;
+        let resource = self
+            .context
+            .discovery
+            .lookup(&parent.api_version, &parent.resource);
+        let kind = resource.map_or(parent.resource, |resource| resource.kind.clone());
+        format!("{}, Kind={kind}", parent.api_version)
     }
 }
 

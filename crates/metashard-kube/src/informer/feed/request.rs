@@ -108,3 +108,25 @@ impl Requests {
         target
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use metashard_api::{id::ControllerKind, resource::Resource};
+
+    use super::*;
+    use crate::identity::Identity;
+
+    #[test]
+    fn a_watch_ends_before_anything_on_the_way_forgets_it() {
+        let resource = Arc::new(Resource::of_controllers(ControllerKind::Composite));
+        let requests = Requests::new(ViewKey::new(Identity::process(), resource));
+
+        for random in [0.0, 0.5, 1.0] {
+            let (_, life) = requests.watch(Form::StreamingList, random);
+
+            assert!(life < Duration::from_mins(4), "{life:?}");
+        }
+    }
+}
