@@ -22,6 +22,21 @@ pub const LABEL_REVISION_RESOURCE: &str = "metacontroller.k8s.io/resource";
 /// Annotation of a parent or controller: any new value starts a sync.
 pub const ANNOTATION_SYNC_NOW: &str = "metashard.io/sync-now";
 
+/// Annotation of a parent: with the value `true` it rests until it is deleted. No hook is called, nothing is written.
+pub const ANNOTATION_PAUSED: &str = "metashard.io/paused";
+
+/// Annotation of a controller: with the value `true` its hooks are called, and what they ask for is not written.
+pub const ANNOTATION_OBSERVE: &str = "metashard.io/observe";
+
+/// Label of a record of the system namespace: what it is about.
+pub const LABEL_RECORD: &str = "metashard.io/record";
+
+/// Value of [`LABEL_RECORD`]: which kinds of parents carry a controller's finalizer.
+pub const RECORD_FINALIZERS: &str = "finalizers";
+
+/// Prefix of the names of such records; the controller's uid follows.
+pub const RECORD_FINALIZERS_PREFIX: &str = "metashard-finalizers-";
+
 /// Annotation required of CRDs in groups below `k8s.io`.
 pub const ANNOTATION_API_APPROVED: &str = "api-approved.kubernetes.io";
 
@@ -172,6 +187,12 @@ pub mod reason {
     pub const UNOWNED: &str = "Unowned";
     /// `spec.paused` is set.
     pub const PAUSED: &str = "Paused";
+    /// All conditions hold, and nothing is written: it is only observed what would be.
+    pub const OBSERVING: &str = "Observing";
+    /// A sync panicked: an error of this program, not of the controller.
+    pub const PANICKED: &str = "Panicked";
+    /// The replicas that served it do so no longer: it does not match their target selector.
+    pub const NOT_SERVED: &str = "NotServed";
     /// All conditions hold.
     pub const READY: &str = "Ready";
     /// A condition does not hold; the message names it.
@@ -202,4 +223,8 @@ pub mod event {
     pub const CHILD_CONFLICT: &str = "ChildConflict";
     /// A desired child is refused before it is written.
     pub const CHILD_REFUSED: &str = "ChildRefused";
+    /// A parent, or a controller, rests.
+    pub const PAUSED: &str = "Paused";
+    /// A parent rests no longer.
+    pub const RESUMED: &str = "Resumed";
 }

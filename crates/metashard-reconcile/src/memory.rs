@@ -36,6 +36,8 @@ pub struct Memory {
     pub(crate) missed: u64,
     /// The last pass found the parent gone, which a cache shows later: before anything is done for it, it is read.
     pub(crate) gone: bool,
+    /// The last pass found the parent paused.
+    pub(crate) paused: bool,
     /// The parent as our last write left it.
     parent: Option<Arc<Object>>,
     /// Children as our last writes left them.

@@ -28,12 +28,16 @@ pub struct Outcome {
 pub enum Verdict {
     /// The parent is not this controller's: nothing was done.
     Unselected,
+    /// The parent rests, by its annotation: nothing was done.
+    Paused,
     /// The parent has gone meanwhile.
     Gone,
     /// Everything is as desired: nothing was written.
     Unchanged,
     /// All writes that were needed were made.
     Changed,
+    /// Writes are needed, and none was sent: it is only observed what would be written.
+    Observed,
     /// Something was no longer as observed; a later sync goes on.
     Stale,
     /// The related objects are not all known yet: whoever fetches them starts the next sync.
@@ -57,9 +61,11 @@ impl Verdict {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Unselected => "unselected",
+            Self::Paused => "paused",
             Self::Gone => "gone",
             Self::Unchanged => "unchanged",
             Self::Changed => "changed",
+            Self::Observed => "observed",
             Self::Stale => "stale",
             Self::Waiting => "waiting",
             Self::Throttled => "throttled",
@@ -94,6 +100,15 @@ impl Event {
             is_warning: true,
             reason: Cow::Borrowed(reason),
             message,
+        }
+    }
+
+    /// News that nobody need do anything about.
+    pub(crate) fn note(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            is_warning: false,
+            reason: Cow::Borrowed(reason),
+            message: message.into(),
         }
     }
 

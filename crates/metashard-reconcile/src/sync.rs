@@ -21,6 +21,7 @@ mod machine;
 mod relate;
 mod report;
 mod rolling;
+mod rest;
 mod work;
 
 use std::{sync::Arc, time::Duration};

@@ -106,6 +106,10 @@ pub enum Purpose {
     UpdateRevision,
     /// Deletes a revision that no child is at.
     DeleteRevision,
+    /// Records in the system namespace which kinds of parents carry a controller's finalizer.
+    WriteRecord,
+    /// Deletes such a record.
+    DeleteRecord,
 }
 
 impl Purpose {
@@ -126,6 +130,8 @@ impl Purpose {
             Self::CreateRevision => "create_revision",
             Self::UpdateRevision => "update_revision",
             Self::DeleteRevision => "delete_revision",
+            Self::WriteRecord => "write_record",
+            Self::DeleteRecord => "delete_record",
         }
     }
 
@@ -143,6 +149,8 @@ impl Purpose {
             Self::DeleteChild | Self::DeleteRevision => "delete",
             Self::UpdateStatus => "update status of",
             Self::Decorate => "decorate",
+            Self::WriteRecord => "write record",
+            Self::DeleteRecord => "delete record",
         }
     }
 }
@@ -188,6 +196,9 @@ pub enum WriteError {
     /// 429, 5xx or no answer, with what is known.
     #[error("{0}")]
     Unavailable(String),
+    /// The write was not sent: it is only observed what would be written.
+    #[error("it is only observed")]
+    Observed,
     /// The write gate refused: this worker may not write for this shard now.
     #[error("no authority to write")]
     NoAuthority,

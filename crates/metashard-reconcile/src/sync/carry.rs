@@ -91,6 +91,7 @@ impl SyncMachine {
                     }
                 }
                 Err(WriteError::NoAuthority) => return false,
+                Err(WriteError::Observed) => self.report.observed += 1,
                 // Somebody deleted it before us.
                 Err(WriteError::NotFound) if is_delete => self.memory.note_deleted(uid),
                 Err(WriteError::NotFound | WriteError::Conflict) => {
@@ -128,6 +129,8 @@ impl SyncMachine {
             Purpose::CreateRevision | Purpose::UpdateRevision | Purpose::DeleteRevision => {
                 counts.revisions += 1;
             }
+            // Not part of a pass.
+            Purpose::WriteRecord | Purpose::DeleteRecord => {}
         }
     }
 
@@ -188,6 +191,7 @@ impl SyncMachine {
 
     pub(super) fn status_written(&mut self, work: Box<Work>, results: Vec<WriteResult>) -> Step {
         match self.parent_written(results) {
+            Ok(()) if self.report.observed > 0 => {}
             Ok(()) => {
                 if let Some(wanted) = &work.status {
                     self.learn_status(wanted);

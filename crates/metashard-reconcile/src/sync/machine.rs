@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     Called, Fed, HookCall, HookKind, HookResult, Stage, Step, SyncInput, SyncMachine,
-    report::Report,
+    report::Report, rest,
 };
 use crate::{
     claim::{self, Claims},
@@ -106,6 +106,10 @@ impl SyncMachine {
         if !self.controller.concerns(&self.parent) {
             return self.done(Verdict::Unselected, Requeue::Await);
         }
+        if rest::is_paused(&self.controller, &self.parent) {
+            return self.rest();
+        }
+        self.wake();
         if std::mem::take(&mut self.memory.gone) {
             self.stage = Stage::Confirming;
             return Step::ReadParent;
@@ -128,6 +132,7 @@ impl SyncMachine {
 
     fn finalizer_added(&mut self, results: Vec<WriteResult>) -> Step {
         match self.parent_written(results) {
+            Ok(()) if self.report.observed > 0 => self.claim(),
             Ok(()) => {
                 self.stage = Stage::Rereading;
                 Step::ReadParent
@@ -241,6 +246,12 @@ impl SyncMachine {
                             claims
                                 .mine
                                 .push(stored.unwrap_or_else(|| Arc::clone(&change.object)));
+                        }
+                    }
+                    Err(WriteError::Observed) => {
+                        self.report.observed += 1;
+                        if change.keeps() {
+                            claims.mine.push(Arc::clone(&change.object));
                         }
                     }
                     Err(WriteError::NotFound) => self.memory.note_deleted(change.object.uid()),
@@ -366,7 +377,7 @@ impl SyncMachine {
         }
     }
 
-    /// Takes the result of a write to the parent.
+    /// Takes the result of a write to the parent. One that is only observed leaves the parent as it is.
     pub(super) fn parent_written(&mut self, results: Vec<WriteResult>) -> Result<(), WriteError> {
         match results
             .into_iter()
@@ -380,6 +391,10 @@ impl SyncMachine {
                     self.report.written.push(Arc::clone(&stored));
                     self.parent = stored;
                 }
+                Ok(())
+            }
+            Err(WriteError::Observed) => {
+                self.report.observed += 1;
                 Ok(())
             }
             Err(error) => {

@@ -16,6 +16,8 @@ pub(super) struct Report {
     pub(super) events: Vec<Event>,
     pub(super) counts: Counts,
     pub(super) written: Vec<Arc<Object>>,
+    /// Writes that were not sent because it is only observed what would be written.
+    pub(super) observed: u32,
     /// Something was no longer as observed.
     pub(super) is_stale: bool,
     /// What went wrong; the pass goes on nevertheless.
@@ -61,6 +63,8 @@ impl SyncMachine {
             Verdict::Failed(report.failures.join("; "))
         } else if report.is_stale {
             Verdict::Stale
+        } else if report.observed > 0 {
+            Verdict::Observed
         } else if report.counts.total() > 0 {
             Verdict::Changed
         } else {

@@ -13,6 +13,10 @@ mod finalizers;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod observing;
+#[cfg(test)]
+mod pausing;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod records;

@@ -73,6 +73,8 @@ pub(crate) struct World {
     version: u64,
     /// What the server makes of every object that it stores.
     pub(crate) normalize: Option<Change>,
+    /// Writes are only observed.
+    pub(crate) observes: bool,
     /// Errors to answer with, by purpose and name, before anything is done.
     pub(crate) errors: Vec<(Purpose, &'static str, WriteError)>,
 }
@@ -171,6 +173,9 @@ impl World {
             purpose,
             ..
         } = write;
+        if self.observes {
+            return Err(WriteError::Observed);
+        }
         let planned = self
             .errors
             .iter()
