@@ -41,6 +41,8 @@ pub(crate) struct Worker {
     pub(crate) flush_interval: Duration,
     /// Which controllers are served.
     pub(crate) target_selector: Selector,
+    /// Nothing is written.
+    pub(crate) observe: bool,
 }
 
 /// How replicas share the work.
@@ -140,11 +142,13 @@ impl Worker {
             workers,
             flush_interval,
             target_selector,
+            observe,
         } = self;
         vec![
             ("workers", workers.to_string()),
             ("cache-flush-interval", format!("{flush_interval:?}")),
             ("target-label-selector", target_selector.to_string()),
+            ("observe", observe.to_string()),
         ]
     }
 }

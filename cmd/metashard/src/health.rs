@@ -1,9 +1,10 @@
-//! What the probes are told: whether the replica has started, and whether it is a member of the fleet.
+//! What the probes are told: whether the replica has started, whether it is a member of the fleet, and whether its loops
+//! still turn.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use metashard_fleet::worker::Phase;
-use metashard_runtime::shutdown::Token;
+use metashard_runtime::{clock::Clock, pulse, shutdown::Token};
 use metashard_status::{
     check::{self, Check, Reporter},
     service::Parts,
@@ -15,14 +16,22 @@ use metashard_worker::{
 };
 use prometheus::Registry;
 
+/// A loop that has not turned for so long is stuck. They turn every few seconds, and a write may hold one up for 10 s.
+const STUCK: Duration = Duration::from_mins(1);
+
+/// How often it is looked whether loops turn.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The checks that probes ask for.
 pub(crate) struct Checks {
+    loops: Check,
     started: Check,
     fleet: Check,
 }
 
 /// Where they are reported to.
 pub(crate) struct Readiness {
+    loops: Reporter,
     started: Reporter,
     fleet: Reporter,
 }
@@ -34,19 +43,27 @@ pub(crate) fn new() -> (Readiness, Checks) {
         "waiting for the API server, or for a live Metacontroller to end",
     );
     let (fleet_reporter, fleet) = check::new("fleet", "not a member of the fleet yet");
+    let (loop_reporter, loops) = check::new("loops", "not looked at yet");
+    loop_reporter.ok();
     let readiness = Readiness {
+        loops: loop_reporter,
         started: start_reporter,
         fleet: fleet_reporter,
     };
-    (readiness, Checks { started, fleet })
+    let checks = Checks {
+        loops,
+        started,
+        fleet,
+    };
+    (readiness, checks)
 }
 
 impl Checks {
-    /// What the status endpoints need. The process is alive as long as it answers: a wedged worker ends by itself.
+    /// What the status endpoints need. The process is alive as long as it answers and its loops turn.
     pub(crate) fn parts(self, registry: Registry, draining: Token, journal: Arc<Journal>) -> Parts {
         Parts {
             registry,
-            live: Vec::new(),
+            live: vec![self.loops],
             ready: vec![self.started, self.fleet],
             draining,
             syncs: Some(Answers::new(move |query| {
@@ -58,21 +75,43 @@ impl Checks {
 
 impl Readiness {
     /// Reports until the worker is gone; a replica without one is ready once it has started.
-    pub(crate) async fn follow(self, worker: Option<Handle>) {
-        let Self { started, fleet } = self;
+    pub(crate) async fn follow(self, worker: Option<Handle>, clock: Clock) {
+        let Self {
+            loops,
+            started,
+            fleet,
+        } = self;
         started.ok();
-        let Some(mut worker) = worker else {
-            fleet.ok();
-            return std::future::pending().await;
-        };
-        loop {
-            match worker.standing.load().phase() {
-                Phase::Member => fleet.ok(),
-                phase => fleet.failed(format!("not a member of the fleet: {phase:?}")),
-            }
-            if worker.changed.changed().await.is_err() {
-                return;
-            }
+        tokio::join!(watch_loops(loops, clock), follow_worker(fleet, worker));
+    }
+}
+
+/// Reports which loops are stuck.
+async fn watch_loops(loops: Reporter, clock: Clock) {
+    loop {
+        let stuck = pulse::stopped(clock.now().mono, STUCK);
+        if stuck.is_empty() {
+            loops.ok();
+        } else {
+            loops.failed(format!("stuck: {}", stuck.join(", ")));
+        }
+        clock.sleep(LOOK).await;
+    }
+}
+
+/// Reports whether the worker is a member of the fleet, until it is gone.
+async fn follow_worker(fleet: Reporter, worker: Option<Handle>) {
+    let Some(mut worker) = worker else {
+        fleet.ok();
+        return std::future::pending().await;
+    };
+    loop {
+        match worker.standing.load().phase() {
+            Phase::Member => fleet.ok(),
+            phase => fleet.failed(format!("not a member of the fleet: {phase:?}")),
+        }
+        if worker.changed.changed().await.is_err() {
+            return;
         }
     }
 }

@@ -58,11 +58,12 @@ impl Options {
             later,
             print_config: _,
         } = self;
+        let worker = worker.check()?;
         Ok(Config {
             warnings: later.check()?,
             kube: kube.check()?,
-            worker: worker.check()?,
-            fleet: fleet.check(environment)?,
+            fleet: fleet.check(environment, worker.observe)?,
+            worker,
             status: status
                 .check()
                 .map_err(|(flag, error)| Error::new(flag, error.to_string()))?,

@@ -90,7 +90,8 @@ struct Replica {
     maps: ShardMaps,
     authority: Arc<Authority>,
     about: About,
-    guard: Guard,
+    /// Keeps out of a live Metacontroller's way; who writes nothing is in nobody's.
+    guard: Option<Guard>,
     /// What the last syncs did.
     journal: Arc<Journal>,
 }
@@ -108,8 +109,14 @@ impl Replica {
         let namespace = config.fleet.system_namespace.as_str();
         prepare::cluster(&clients, namespace, &config.fleet.leader_namespace).await?;
         let leader_leases = Leases::new(&clients, &config.fleet.leader_namespace, None);
-        let guard = Guard::new(leader_leases.clone(), clock.clone());
-        guard.wait_until_gone().await;
+        let guard = if config.worker.observe {
+            info!("observing: hooks are called, and nothing is written");
+            None
+        } else {
+            let guard = Guard::new(leader_leases.clone(), clock.clone());
+            guard.wait_until_gone().await;
+            Some(guard)
+        };
         let informers = Informers::new(&clients);
         informers.register(&registry)?;
         let given = config.fleet.advertise_address.as_deref();
@@ -151,14 +158,16 @@ impl Replica {
         if role != Role::Worker {
             self.start_leader(services, grpc, worker.as_ref())?;
         }
-        services.background("readiness", readiness.follow(worker));
-        let (guard, stop) = (self.guard, services.rest());
-        services.service("peer guard", async move {
-            tokio::select! {
-                () = guard.wait_until_live() => {}
-                () = stop.requested() => {}
-            }
-        });
+        services.background("readiness", readiness.follow(worker, self.clock.clone()));
+        if let Some(guard) = self.guard {
+            let stop = services.rest();
+            services.service("peer guard", async move {
+                tokio::select! {
+                    () = guard.wait_until_live() => {}
+                    () = stop.requested() => {}
+                }
+            });
+        }
         Ok(())
     }
 
@@ -205,6 +214,12 @@ impl Replica {
             qps: kube.events_qps,
             ..events::Options::new(names::EVENT_COMPONENT, replica.as_str())
         };
+        let gate = WriteGate::new(&self.clients);
+        let (gate, recorder) = if worker.observe {
+            (gate.observing(), Recorder::silent(&self.clients))
+        } else {
+            (gate, Recorder::start(&self.clients, events))
+        };
         let parts = metashard_worker::service::Parts {
             config: metashard_worker::Config {
                 replica: replica.clone(),
@@ -212,11 +227,12 @@ impl Replica {
                 max_syncs: metashard_worker::MAX_SYNCS,
                 target_selector: worker.target_selector.to_query().unwrap_or_default(),
                 flush_interval: worker.flush_interval,
+                system_namespace: self.config.fleet.system_namespace.clone(),
                 seed: prepare::seed(),
             },
             clock: self.clock.clone(),
-            gate: WriteGate::new(&self.clients),
-            recorder: Recorder::start(&self.clients, events),
+            gate,
+            recorder,
             invoker: Invoker::new(
                 self.clock.clone(),
                 metashard_hook::Metrics::register(&self.registry)?,

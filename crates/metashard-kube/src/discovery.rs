@@ -89,6 +89,15 @@ impl Discovery {
         self.0.known.load().values().cloned().collect()
     }
 
+    /// A resource of this group and lower-case plural, in whatever version is served.
+    pub fn lookup_any(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
+        let known = self.0.known.load();
+        let mut served = known.values();
+        served
+            .find(|resource| resource.group == group && resource.plural == plural)
+            .map(Arc::clone)
+    }
+
     /// Counts the times that the served resources were seen to change; 0 before the first refresh.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
@@ -195,7 +204,7 @@ impl std::fmt::Debug for Discovery {
 }
 
 /// The resource of CRDs themselves, which every API server serves.
-pub(crate) fn crd_resource() -> Resource {
+pub fn crd_resource() -> Resource {
     Resource {
         group: "apiextensions.k8s.io".to_owned(),
         version: "v1".to_owned(),

@@ -62,7 +62,8 @@ pub struct About(ObjectReference);
 /// The same Event again raises the count of the first; many that differ in their message only become one.
 #[derive(Clone)]
 pub struct Recorder {
-    send: mpsc::Sender<(Arc<About>, Event)>,
+    /// `None`: nothing is written.
+    send: Option<mpsc::Sender<(Arc<About>, Event)>>,
     clients: Clients,
 }
 
@@ -119,18 +120,26 @@ impl Recorder {
         // It ends by itself once the last sender is gone.
         drop(task::spawn("events", writer.run(receive)));
         Self {
-            send,
+            send: Some(send),
+            clients: clients.clone(),
+        }
+    }
+
+    /// Writes no Events: for a process that only observes what would be written.
+    pub fn silent(clients: &Clients) -> Self {
+        Self {
+            send: None,
             clients: clients.clone(),
         }
     }
 
     /// Takes an Event. Returns at once; if too many wait already, it is dropped and counted.
     pub fn record(&self, about: &Arc<About>, event: &Event) {
-        if self
-            .send
-            .try_send((Arc::clone(about), event.clone()))
-            .is_err()
-        {
+        let Some(send) = &self.send else {
+            debug!(object = about.name(), reason = %event.reason, message = event.message, "Event not told");
+            return;
+        };
+        if send.try_send((Arc::clone(about), event.clone())).is_err() {
             self.clients.metrics().event_dropped("queue_full");
         }
     }

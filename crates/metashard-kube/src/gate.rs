@@ -40,7 +40,10 @@ const MAX_IN_FLIGHT: usize = 32;
 
 /// Lets writes through while they have authority. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct WriteGate(Arc<Inner>);
+pub struct WriteGate {
+    inner: Arc<Inner>,
+    observes: bool,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -52,21 +55,39 @@ struct Inner {
 impl WriteGate {
     /// A gate that is closed for every ownership.
     pub fn new(clients: &Clients) -> Self {
-        Self(Arc::new(Inner {
-            clients: clients.clone(),
-            claims: Claims::default(),
-            slots: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
-        }))
+        Self {
+            inner: Arc::new(Inner {
+                clients: clients.clone(),
+                claims: Claims::default(),
+                slots: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+            }),
+            observes: false,
+        }
+    }
+
+    /// The same gate for one who only observes what would be written: no write is sent, each is
+    /// [`WriteError::Observed`].
+    #[must_use]
+    pub fn observing(&self) -> Self {
+        Self {
+            observes: true,
+            ..self.clone()
+        }
+    }
+
+    /// Whether writes are only observed.
+    pub fn observes(&self) -> bool {
+        self.observes
     }
 
     /// Lets writes of `claim` through from now on. The gate of an older ownership of the same shard closes.
     pub fn open(&self, claim: Claim) {
-        self.0.claims.open(claim);
+        self.inner.claims.open(claim);
     }
 
     /// Lets no write of `claim` through any more. Those that were sent go on; see [`Self::drained`].
     pub fn close(&self, claim: Claim) {
-        self.0.claims.close(claim);
+        self.inner.claims.close(claim);
     }
 
     /// Closes the gate for `claim`, and returns once every write of it that was sent is answered or past its time-out:
@@ -74,13 +95,13 @@ impl WriteGate {
     ///
     /// It takes no longer than [`LONGEST_WRITE`]. A delete is not in the result: its answer names no resourceVersion.
     pub async fn drained(&self, claim: Claim) -> Vec<LastWritten> {
-        self.0.claims.close(claim);
-        self.0.claims.drained(claim).await
+        self.inner.claims.close(claim);
+        self.inner.claims.drained(claim).await
     }
 
     /// How many writes of `claim` are in flight.
     pub fn in_flight(&self, claim: Claim) -> usize {
-        self.0.claims.in_flight(claim)
+        self.inner.claims.in_flight(claim)
     }
 
     /// Carries out one write, on behalf of `identity`, by the right of `authority`.
@@ -97,8 +118,12 @@ impl WriteGate {
         authority: &Authority,
         write: &Write,
     ) -> WriteResult {
-        let result = self.admitted(identity, authority, write).await;
-        let metrics = self.0.clients.metrics();
+        let result = if self.observes {
+            Err(WriteError::Observed)
+        } else {
+            self.admitted(identity, authority, write).await
+        };
+        let metrics = self.inner.clients.metrics();
         metrics.write(verb(&write.op), outcome(&result), write.purpose.as_str());
         if let Err(error) = &result {
             debug!(%write, shard = %authority.shard(), epoch = %authority.epoch(), %error, "write refused");
@@ -112,7 +137,7 @@ impl WriteGate {
         authority: &Authority,
         write: &Write,
     ) -> WriteResult {
-        let inner = &self.0;
+        let inner = &self.inner;
         // Whoever waits here has sent nothing yet; the semaphore is never closed.
         let Ok(slot) = Arc::clone(&inner.slots).acquire_owned().await else {
             return Err(WriteError::NoAuthority);
@@ -202,6 +227,7 @@ fn outcome(result: &Result<Option<Arc<Object>>, WriteError>) -> &'static str {
         Err(WriteError::Forbidden(_)) => "forbidden",
         Err(WriteError::Invalid(_)) => "invalid",
         Err(WriteError::Unavailable(_)) => "unavailable",
+        Err(WriteError::Observed) => "observed",
         Err(WriteError::NoAuthority) => "no_authority",
     }
 }

@@ -19,7 +19,7 @@ use metashard_kube::{
     lease::{LeaseWatch, Leases},
     shard_map::{MapWatch, ShardMaps},
 };
-use metashard_runtime::{clock::Clock, shutdown::Token};
+use metashard_runtime::{clock::Clock, pulse::Pulse, shutdown::Token};
 use prometheus::Registry;
 use tokio::sync::{mpsc, watch};
 use tracing::info;
@@ -194,8 +194,10 @@ impl Coordinator {
             lock = self.leader_lease,
             "Attempting to acquire leader lease..."
         );
+        let pulse = Pulse::of("coordinator", &self.clock);
         self.step(&sessions, Vec::new());
         while !self.finished {
+            pulse.beat();
             let mut inputs = Vec::new();
             tokio::select! {
                 () = self.clock.sleep_until(next_poll) => {

@@ -20,8 +20,8 @@ mod decorate;
 mod machine;
 mod relate;
 mod report;
-mod rolling;
 mod rest;
+mod rolling;
 mod work;
 
 use std::{sync::Arc, time::Duration};

@@ -7,6 +7,7 @@ pub mod build_info;
 pub mod clock;
 pub mod log;
 pub mod metrics;
+pub mod pulse;
 pub mod shutdown;
 pub mod task;
 pub mod tls;

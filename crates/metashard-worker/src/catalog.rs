@@ -79,6 +79,13 @@ impl Catalog {
         })
     }
 
+    /// Whether all of them are known: one that is not here is gone, or no longer selected.
+    pub(crate) fn is_synced(&self) -> bool {
+        [&self.composites, &self.decorators]
+            .iter()
+            .all(|view| view.state().borrow().is_synced())
+    }
+
     /// The names that changed since the last call; waits until there is one. Dropping the future loses nothing.
     pub(crate) async fn changed(&self) -> BTreeSet<ControllerName> {
         loop {

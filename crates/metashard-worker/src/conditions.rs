@@ -2,7 +2,7 @@
 
 use metashard_api::{
     id::{Epoch, ReplicaId, ShardId},
-    names::{condition, reason},
+    names::{ANNOTATION_OBSERVE, condition, reason},
 };
 use metashard_kube::status::Known;
 
@@ -64,6 +64,8 @@ pub(crate) struct Health {
     pub(crate) watches: Part,
     /// The last hook call.
     pub(crate) hooks: Part,
+    /// What it asks to be written is only observed.
+    pub(crate) observes: bool,
 }
 
 /// Who serves a controller.
@@ -113,9 +115,16 @@ impl Health {
         .into_iter()
         .find(|(_, part)| part.holds == Some(false));
         match first_wrong {
+            Some((_, part)) if part.reason == reason::PAUSED => part.clone(),
             Some((type_, part)) => {
                 Part::bad(reason::NOT_READY, format!("{type_}: {}", part.message))
             }
+            None if self.is_ready() && self.observes => Part::good(
+                reason::OBSERVING,
+                format!(
+                    "all conditions hold; hooks are called, and nothing is written but this ({ANNOTATION_OBSERVE})"
+                ),
+            ),
             None if self.is_ready() => Part::good(reason::READY, "all conditions hold"),
             None => Part::unknown(reason::NOT_READY, "the first lists have not come in yet"),
         }
@@ -139,6 +148,7 @@ mod tests {
             accepted: Part::good(reason::VALID, ""),
             watches: Part::good(reason::SYNCED, ""),
             hooks: Part::unknown(reason::NOT_CALLED, "no parent yet"),
+            observes: false,
         }
     }
 
@@ -163,6 +173,18 @@ mod tests {
 
         assert_eq!(ready.is_true, Some(false));
         assert_eq!(ready.message, "WatchesReady: may not list v1/secrets");
+    }
+
+    #[test]
+    fn ready_says_that_a_controller_is_paused_or_only_observes() {
+        let mut health = healthy();
+        health.observes = true;
+        assert_eq!(find(&health, condition::READY).is_true, Some(true));
+        assert_eq!(find(&health, condition::READY).reason, reason::OBSERVING);
+
+        health.accepted = Part::bad(reason::PAUSED, "spec.paused is set");
+        assert_eq!(find(&health, condition::READY).is_true, Some(false));
+        assert_eq!(find(&health, condition::READY).reason, reason::PAUSED);
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use metashard_api::id::{ReplicaId, TenantId};
-use metashard_fleet::worker::Standing;
+use metashard_fleet::{
+    message::Claim,
+    worker::{Authority, Standing},
+};
 use metashard_hook::Invoker;
 use metashard_kube::{
     client::Clients, discovery::Discovery, events::Recorder, gate::WriteGate, informer::Informers,
@@ -29,6 +32,8 @@ pub struct Config {
     pub target_selector: String,
     /// How often every parent is synced though nothing changed: `--cache-flush-interval`, default 30 min.
     pub flush_interval: std::time::Duration,
+    /// Namespace of what the process keeps for itself.
+    pub system_namespace: String,
     /// Seed of the queue's jitter; differs between replicas.
     pub seed: u64,
 }
@@ -52,4 +57,14 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     /// What the last syncs did.
     pub(crate) journal: Arc<Journal>,
+}
+
+impl Context {
+    /// The right to act under `claim` at this moment, if there is one.
+    pub(crate) fn authority(&self, claim: Claim) -> Option<Authority> {
+        self.standing
+            .load()
+            .authority(claim.shard, self.clock.now())
+            .filter(|authority| authority.claim() == claim)
+    }
 }

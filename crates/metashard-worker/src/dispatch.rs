@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 use futures::FutureExt;
 use metashard_api::id::TenantId;
 use metashard_fleet::queue::{Cause, Config, Counts, FlowId, Outcome, Popped, Queue};
-use metashard_runtime::{clock::Clock, shutdown::Token, task};
+use metashard_runtime::{clock::Clock, pulse::Pulse, shutdown::Token, task};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
@@ -142,7 +142,9 @@ impl Dispatcher {
 
     /// Takes keys and starts syncs until `stop`.
     pub(crate) async fn run(self: Arc<Self>, stop: Token) {
+        let pulse = Pulse::of("dispatcher", &self.clock);
         loop {
+            pulse.beat();
             let (next, wake_at) = {
                 let mut queue = self.queue.lock();
                 let next = queue.pop(self.clock.now().mono);
@@ -155,6 +157,7 @@ impl Dispatcher {
             tokio::select! {
                 () = self.ready.notified() => {}
                 () = self.clock.sleep_until_some(wake_at) => {}
+                () = pulse.next() => {}
                 () = stop.requested() => return,
             }
         }
@@ -171,11 +174,8 @@ impl Dispatcher {
         task::spawn("sync", async move {
             let began = this.clock.now().mono;
             instance.timings.begin(began, popped.waited);
-            // A panic is this key's failure alone; the task's name and the panic are logged by its watch.
-            let outcome = AssertUnwindSafe(instance.sync(&popped))
-                .catch_unwind()
-                .await
-                .unwrap_or(Outcome::Backoff);
+            let sync = instance.sync(&popped);
+            let outcome = contained(sync, || instance.panicked(&popped.key)).await;
             let cost = this.clock.now().mono.since(began);
             instance.timings.end(began, cost);
             this.finish(&popped, outcome, cost);
@@ -190,5 +190,36 @@ impl Dispatcher {
             .done(now, popped.flow, &popped.key, outcome, cost);
         self.ready.notify_one();
         self.ended.notify_waiters();
+    }
+}
+
+/// What a sync came to. A panic in it is its key's failure alone: `on_panic` is called, and it is tried again with a
+/// growing delay.
+async fn contained(sync: impl Future<Output = Outcome>, on_panic: impl FnOnce()) -> Outcome {
+    let outcome = AssertUnwindSafe(sync).catch_unwind().await;
+    outcome.unwrap_or_else(|_| {
+        on_panic();
+        Outcome::Backoff
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_sync_that_panics_is_told_of_and_tried_again_with_a_growing_delay() {
+        let mut told = 0;
+
+        let outcome = contained(async { panic!("a poisoned answer") }, || told += 1).await;
+
+        assert_eq!((outcome, told), (Outcome::Backoff, 1));
+    }
+
+    #[tokio::test]
+    async fn a_sync_that_ends_is_not_told_of() {
+        let outcome = contained(async { Outcome::Await }, || panic!("told")).await;
+
+        assert_eq!(outcome, Outcome::Await);
     }
 }

@@ -26,6 +26,7 @@ use metashard_kube::{
 use metashard_runtime::{
     clock::Clock,
     log::chain,
+    pulse::Pulse,
     shutdown::Token,
     task::{Ended, Tasks},
     tls::{self, Authority},
@@ -175,8 +176,10 @@ impl Fleet {
         shutdown: Token,
     ) -> Vec<Claim> {
         let mut is_leaving = false;
+        let pulse = Pulse::of("fleet", &self.clock);
         self.step(None);
         loop {
+            pulse.beat();
             if let Some(unfinished) = self.unfinished.take() {
                 return unfinished;
             }
@@ -202,6 +205,7 @@ impl Fleet {
                     Some(Input::ShutdownAsked { grace: self.shutdown_grace })
                 }
                 () = self.clock.sleep_until_some(self.worker.poll_timeout()) => None,
+                () = pulse.next() => continue,
             };
             self.step(input);
         }

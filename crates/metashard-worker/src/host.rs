@@ -3,6 +3,7 @@
 //! Level-based: [`Host::settle`] looks at one controller object and at what is done about its shard, and does what is
 //! missing between that and what runs. What takes time runs as a task whose end comes back as an [`Ended`].
 
+mod departing;
 mod draining;
 mod securing;
 mod starting;
@@ -15,17 +16,21 @@ use metashard_fleet::{
     shard::shard_of,
 };
 use metashard_reconcile::object::Object;
-use metashard_runtime::{shutdown::Token, task::Tasks};
+use metashard_runtime::{pulse::Pulse, shutdown::Token, task::Tasks};
 use tokio::sync::mpsc;
 
+use self::departing::Again;
 use crate::{
     catalog::{Catalog, ControllerName},
     conditions::Part,
     context::Context,
+    departed::Departed,
     instance::Instance,
+    ledger::Ledger,
     report::Reporter,
     shards::{ShardCommand, ShardEvent},
     tenure::{Tenure, Tenures},
+    triggers::asks_for_sync,
 };
 
 /// How often load is told to the leader and the parents' periodic resync is looked at.
@@ -46,6 +51,9 @@ pub(crate) struct Host {
     tenures: Tenures,
     /// For each ownership: how far its predecessor had come, so that whoever follows us knows it too.
     inherited: BTreeMap<Claim, Vec<LastWritten>>,
+    ledger: Arc<Ledger>,
+    /// Controllers that are gone and may have left something behind. One with a record is looked at again and again.
+    departing: BTreeMap<ControllerUid, Again>,
     tasks: Tasks<Ended>,
     events: mpsc::Sender<ShardEvent>,
     reporter: Reporter,
@@ -84,14 +92,19 @@ enum Ended {
     Closed(ControllerName),
     /// Nothing of this ownership is under way any more.
     Drained(Claim, Vec<LastWritten>),
+    /// A controller that is gone was looked at.
+    SeenOff(ControllerUid, Departed),
 }
 
 impl Host {
     /// Follows the controller objects; serves none yet.
     pub(crate) fn new(context: Arc<Context>, events: mpsc::Sender<ShardEvent>) -> Self {
         let catalog = Catalog::open(&context.informers, &context.config.target_selector);
+        let ledger = Ledger::open(&context.informers, &context.config.system_namespace);
         Self {
             reporter: Reporter::new(Arc::clone(&context)),
+            ledger: Arc::new(ledger),
+            departing: BTreeMap::new(),
             context,
             catalog,
             slots: BTreeMap::new(),
@@ -108,7 +121,9 @@ impl Host {
         let mut discovery = self.context.discovery.changed();
         let mut load_at = clock.now().mono + LOAD_PERIOD;
         let mut report_at = clock.now().mono + REPORT_PERIOD;
+        let pulse = Pulse::of("host", &clock);
         loop {
+            pulse.beat();
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => self.obey(command).await,
@@ -129,6 +144,7 @@ impl Host {
                     load_at = clock.now().mono + LOAD_PERIOD;
                     self.cool();
                     self.look_at_certificates();
+                    self.see_off_all();
                     self.tell_load().await;
                 }
                 () = clock.sleep_until(report_at) => {
@@ -176,6 +192,7 @@ impl Host {
                 self.settle(&name);
             }
             Ended::Drained(claim, last_written) => self.drained(claim, last_written).await,
+            Ended::SeenOff(uid, departed) => self.seen_off(uid, departed),
         }
     }
 
@@ -221,7 +238,12 @@ impl Host {
         };
         match object.filter(|object| object.uid() == slot.uid.as_str()) {
             Some(object) => {
-                slot.object = Arc::clone(&object);
+                let old = std::mem::replace(&mut slot.object, Arc::clone(&object));
+                if let SlotState::Open(instance) = &slot.state
+                    && asks_for_sync(&old, &object)
+                {
+                    instance.force_all();
+                }
                 self.settle_present(name, &object);
             }
             None => self.settle_gone(name),
@@ -236,8 +258,10 @@ impl Host {
             SlotState::Open(_) => self.close(name, true),
             SlotState::Closing => {}
             SlotState::Elsewhere | SlotState::Refused { .. } => {
+                let uid = slot.uid.clone();
                 self.slots.remove(name);
                 self.reporter.forget(name);
+                self.see_off(name, &uid);
                 // Deleted and made anew under the same name.
                 if self.catalog.get(name).is_some() {
                     self.settle(name);
@@ -255,7 +279,10 @@ impl Host {
         match &slot.state {
             SlotState::Open(instance) => match tenure {
                 None => self.close(name, false),
-                Some(_) if instance.controller.generation != object.generation() => {
+                Some(_)
+                    if instance.controller.generation != object.generation()
+                        || instance.gate.observes() != self.observes(object) =>
+                {
                     self.close(name, true);
                 }
                 Some(Tenure::Owned { .. }) => {

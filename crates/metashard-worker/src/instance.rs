@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use metashard_api::id::ShardId;
+use metashard_api::{id::ShardId, names::reason};
 use metashard_fleet::{
     message::{Claim, LastWritten},
     queue::{Cause, FlowId, Outcome, Popped},
@@ -12,6 +12,7 @@ use metashard_fleet::{
 };
 use metashard_kube::{
     events,
+    gate::WriteGate,
     identity::Identity,
     informer::{View, ViewKey, ViewState},
 };
@@ -24,6 +25,7 @@ use metashard_reconcile::{
 use metashard_runtime::task;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use crate::{
     conditions::Part,
@@ -55,6 +57,8 @@ pub(crate) struct Instance {
     pub(crate) related: Option<Arc<RelatedObjects>>,
     /// How long its keys wait and take.
     pub(crate) timings: Timings,
+    /// Where its writes go through; they may only be observed there.
+    pub(crate) gate: WriteGate,
     pub(crate) feedback: Mutex<Feedback>,
     pub(crate) context: Arc<Context>,
     /// How the last hook call went.
@@ -147,6 +151,7 @@ impl Instance {
     pub(crate) fn open(
         controller: Controller,
         hooks: Hooks,
+        gate: WriteGate,
         shard: ShardId,
         context: &Arc<Context>,
     ) -> Arc<Self> {
@@ -176,9 +181,10 @@ impl Instance {
             revisions,
             related,
             timings: Timings::default(),
+            gate,
             feedback: Mutex::default(),
             hook_health: Mutex::new(Part::unknown(
-                metashard_api::names::reason::NOT_CALLED,
+                reason::NOT_CALLED,
                 "no hook has been called yet",
             )),
             parents_seen: Mutex::default(),
@@ -397,8 +403,21 @@ impl Instance {
         dispatcher.push_all(self.flow, keys, Cause::Resync);
     }
 
-    /// Records an event on a parent.
+    /// A sync panicked: people are told, as the key is tried again with a growing delay.
+    pub(crate) fn panicked(&self, key: &ParentKey) {
+        error!(controller = %self.controller.name, %key, "sync panicked");
+        self.context.metrics.panicked(self);
+        let text = format!(
+            "the sync of {key} panicked, and is tried again with a growing delay; this is an error of metashard, please report it with the log"
+        );
+        self.set_hook_health(Part::bad(reason::PANICKED, text));
+    }
+
+    /// Records an event on a parent, unless all that is written is only observed.
     pub(crate) fn tell(&self, parent: &Object, event: &Event) {
+        if self.gate.observes() {
+            return;
+        }
         let event = events::Event {
             is_warning: event.is_warning,
             reason: event.reason.clone(),

@@ -3,6 +3,7 @@
 mod catalog;
 mod conditions;
 mod context;
+mod departed;
 mod dispatch;
 mod feedback;
 pub mod fleet;
@@ -11,6 +12,7 @@ mod host;
 mod instance;
 pub mod journal;
 mod key;
+mod ledger;
 mod metrics;
 mod reconcile;
 mod related;

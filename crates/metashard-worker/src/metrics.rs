@@ -3,7 +3,7 @@
 mod controllers;
 mod queue;
 
-use metashard_reconcile::sync::Outcome;
+use metashard_reconcile::{sync::Outcome, write::Write};
 use prometheus::{IntCounterVec, Opts, Registry};
 
 use crate::instance::Instance;
@@ -20,6 +20,7 @@ pub(crate) struct Metrics {
     spared: IntCounterVec,
     /// How controller objects are taken in.
     pub(crate) controllers: Controllers,
+    observed: IntCounterVec,
 }
 
 impl Metrics {
@@ -45,7 +46,15 @@ impl Metrics {
                 &["controller"],
             )?,
             controllers: Controllers::register(registry)?,
+            observed: IntCounterVec::new(
+                Opts::new(
+                    "metashard_observed_writes_total",
+                    "Writes that would have been sent if writes were not only observed.",
+                ),
+                &["controller", "purpose", "resource"],
+            )?,
         };
+        registry.register(Box::new(metrics.observed.clone()))?;
         registry.register(Box::new(metrics.syncs.clone()))?;
         registry.register(Box::new(metrics.spared.clone()))?;
         Ok(metrics)
@@ -56,6 +65,25 @@ impl Metrics {
         let controller = instance.controller.name.as_str();
         self.syncs
             .with_label_values(&[controller, outcome.verdict.as_str()])
+            .inc();
+    }
+
+    /// A pass has panicked.
+    pub(crate) fn panicked(&self, instance: &Instance) {
+        self.syncs
+            .with_label_values(&[instance.controller.name.as_str(), "panicked"])
+            .inc();
+    }
+
+    /// A write was observed and not sent.
+    pub(crate) fn observed(&self, instance: &Instance, write: &Write) {
+        let resource = write.resource.to_string();
+        self.observed
+            .with_label_values(&[
+                instance.controller.name.as_str(),
+                write.purpose.as_str(),
+                resource.as_str(),
+            ])
             .inc();
     }
 

@@ -25,7 +25,7 @@ use metashard_reconcile::{
     },
     write::{Write, WriteError, WriteResult},
 };
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use self::observed::{candidates, candidates_in, catch_up, seen, signature};
 use crate::{
@@ -204,13 +204,7 @@ impl Pass<'_> {
     }
 
     fn authority(&self) -> Option<Authority> {
-        let context = &self.instance.context;
-        let claim = self.turn.claim;
-        context
-            .standing
-            .load()
-            .authority(claim.shard, context.clock.now())
-            .filter(|authority| authority.claim() == claim)
+        self.instance.context.authority(self.turn.claim)
     }
 
     async fn write_all(&self, writes: &[Write]) -> Vec<WriteResult> {
@@ -224,10 +218,17 @@ impl Pass<'_> {
 
     async fn write(&self, write: &Write) -> WriteResult {
         let authority = self.authority().ok_or(WriteError::NoAuthority)?;
-        let gate = &self.instance.context.gate;
-        let result = gate.write(&self.instance.identity, &authority, write).await;
+        let instance = self.instance;
+        let result = instance
+            .gate
+            .write(&instance.identity, &authority, write)
+            .await;
         match &result {
             Ok(_) => debug!(%write, why = %write.why, "written"),
+            Err(WriteError::Observed) => {
+                info!(controller = %instance.controller.name, %write, why = %write.why, "would be written");
+                instance.context.metrics.observed(instance, write);
+            }
             Err(error) => debug!(%write, %error, "not written"),
         }
         result

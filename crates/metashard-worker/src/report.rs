@@ -18,7 +18,7 @@ use metashard_kube::{
     informer::{TroubleKind, ViewState},
     status,
 };
-use metashard_reconcile::object::Object;
+use metashard_reconcile::{object::Object, write::WriteError};
 use metashard_runtime::task;
 use parking_lot::Mutex;
 use tracing::debug;
@@ -108,6 +108,7 @@ impl Reporter {
             accepted: why.clone(),
             watches: not_opened,
             hooks: Part::unknown(reason::NOT_CALLED, "the controller does not run"),
+            observes: false,
         };
         self.report(name, object, claim, health);
     }
@@ -124,6 +125,7 @@ impl Reporter {
             accepted: accepted(&instance.hooks, &instance.controller.notes),
             watches: watches_of(instance),
             hooks: hooks(instance, self.context.clock.wall()),
+            observes: instance.gate.observes(),
         };
         self.report(name, object, claim, health);
     }
@@ -217,7 +219,7 @@ async fn write(
         .await
     {
         Ok(Some(after)) if after.status().is_none_or(|status| status == b"{}") => Written::Pruned,
-        Ok(_) => Written::Kept,
+        Ok(_) | Err(WriteError::Observed) => Written::Kept,
         Err(_) => Written::NotNow,
     }
 }

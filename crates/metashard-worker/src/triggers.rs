@@ -62,6 +62,16 @@ impl Begun {
     }
 }
 
+/// Whether a change of a controller object asks for a sync of all its parents. An edit of a parent needs no such thing: any
+/// change of its annotations starts a sync.
+pub(crate) fn asks_for_sync(old: &Object, new: &Object) -> bool {
+    let asked = |object: &Object| {
+        let value = object.annotation(names::ANNOTATION_SYNC_NOW);
+        value.map(std::borrow::Cow::into_owned)
+    };
+    asked(new).is_some_and(|value| asked(old) != Some(value))
+}
+
 /// Pushes the keys of parents that changed.
 pub(crate) struct ParentEvents {
     /// The controller that they are parents of.

@@ -82,6 +82,9 @@ pub(crate) struct Options {
     shutdown_grace_period: Duration,
 }
 
+/// Ends the names of what a fleet that writes nothing keeps for itself.
+const OBSERVE: &str = "-observe";
+
 /// What a replica does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
@@ -104,7 +107,12 @@ impl fmt::Display for Role {
 }
 
 impl Options {
-    pub(super) fn check(self, environment: &Environment) -> Result<config::Fleet, Error> {
+    /// `observe`: a fleet that writes nothing must not be joined to one that does, which would leave its share undone.
+    pub(super) fn check(
+        self,
+        environment: &Environment,
+        observe: bool,
+    ) -> Result<config::Fleet, Error> {
         let Self {
             replica_name,
             system_namespace,
@@ -120,11 +128,13 @@ impl Options {
             shutdown_grace_period,
         } = self;
         let leader_namespace = leader_election_namespace.clone();
+        let apart = |name: String| if observe { name + OBSERVE } else { name };
         let namespace = [system_namespace, leader_election_namespace, pod_namespace]
             .into_iter()
             .chain(environment.service_account_namespace.clone())
             .find(|namespace| !namespace.is_empty())
             .unwrap_or_else(|| names::SYSTEM_NAMESPACE.to_owned());
+        let namespace = apart(namespace);
         Ok(config::Fleet {
             replica: replica(replica_name, environment)?,
             leader_namespace: if leader_namespace.is_empty() {
@@ -133,7 +143,7 @@ impl Options {
                 object_name("leader-election-namespace", leader_namespace)?
             },
             system_namespace: object_name("system-namespace", namespace)?,
-            leader_lease: object_name("leader-election-id", leader_election_id)?,
+            leader_lease: object_name("leader-election-id", apart(leader_election_id))?,
             grpc_address,
             advertise_address: advertised(advertise_address)?,
             role,

@@ -39,6 +39,7 @@ events-burst: 25
 workers: 5
 cache-flush-interval: 1800s
 target-label-selector: 
+observe: false
 replica-name: node-7-abcde
 system-namespace: metashard-system
 leader-election-namespace: metashard-system
@@ -226,4 +227,16 @@ fn a_long_or_odd_host_name_still_gives_a_name() {
         )
         .is_err()
     );
+}
+
+#[test]
+fn replicas_that_only_observe_share_nothing_with_those_that_act() {
+    let acting = check(&["--leader-election-id=metacontroller"]).unwrap();
+    let observing = check(&["--observe", "--leader-election-id=metacontroller"]).unwrap();
+
+    assert!(observing.worker.observe && !acting.worker.observe);
+    assert_eq!(observing.fleet.system_namespace, "metashard-system-observe");
+    assert_eq!(observing.fleet.leader_lease, "metacontroller-observe");
+    assert_eq!(acting.fleet.leader_lease, "metacontroller");
+    assert!(!check(&["--observe=false"]).unwrap().worker.observe);
 }

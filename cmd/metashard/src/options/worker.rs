@@ -26,6 +26,11 @@ pub(crate) struct Options {
         hide_default_value = true
     )]
     pub(crate) target_label_selector: String,
+    /// Call hooks and report what they ask for, and write nothing: beside a live Metacontroller, for instance. Such replicas
+    /// share nothing with others: "-observe" is added to the names of the system namespace and of the leader's Lease.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", hide_default_value = true, value_parser = value::switch)]
+    pub(crate) observe: bool,
 }
 
 impl Options {
@@ -34,6 +39,7 @@ impl Options {
             workers,
             cache_flush_interval,
             target_label_selector,
+            observe,
         } = self;
         let selector: Selector = target_label_selector
             .parse()
@@ -42,6 +48,7 @@ impl Options {
             workers,
             flush_interval: cache_flush_interval,
             target_selector: selector,
+            observe,
         })
     }
 }

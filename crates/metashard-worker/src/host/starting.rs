@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metashard_api::{
     id::{ControllerKind, ShardId},
-    names::{event, reason},
+    names::{ANNOTATION_OBSERVE, event, reason},
     v1alpha1::composite::CompositeController,
 };
 use metashard_fleet::{message::Claim, worker::Freshness};
@@ -72,18 +72,33 @@ impl Host {
         match compiled {
             Ok((controller, mut hooks)) => {
                 hooks.follow(&Identity::process(), &self.catalog.marker(name));
-                let instance = Instance::open(controller, hooks, shard, &self.context);
+                let gate = if self.observes(object) {
+                    self.context.gate.observing()
+                } else {
+                    self.context.gate.clone()
+                };
+                let instance = Instance::open(controller, hooks, gate, shard, &self.context);
                 self.set_state(name, SlotState::Open(instance));
                 self.freshen(name);
             }
             Err(why) => {
                 warn!(controller = %name.1, reason = why.reason, why = why.message, "controller refused");
-                let (reason, message) = self.told(name, object, &why);
-                self.tell_controller(name, true, reason, message);
+                if why.reason == reason::PAUSED {
+                    self.tell_controller(name, false, event::PAUSED, why.message.clone());
+                } else {
+                    let (reason, message) = self.told(name, object, &why);
+                    self.tell_controller(name, true, reason, message);
+                }
                 let generation = object.generation();
                 self.set_state(name, SlotState::Refused { generation, why });
             }
         }
+    }
+
+    /// Whether what a controller writes is only observed: as all that this process writes, or by its annotation.
+    pub(super) fn observes(&self, object: &Object) -> bool {
+        let annotation = object.annotation(ANNOTATION_OBSERVE);
+        self.context.gate.observes() || annotation.is_some_and(|value| value == "true")
     }
 
     /// What was refused for a resource may run by now.
@@ -123,7 +138,8 @@ impl Host {
         let controller =
             controller.map_err(|error| Part::bad(error.reason(), error.to_string()))?;
         if controller.paused {
-            return Err(Part::bad(reason::PAUSED, "spec.paused is set"));
+            let text = "spec.paused is set: no hook is called, nothing is written, and parents that are deleted wait for their finalizer";
+            return Err(Part::bad(reason::PAUSED, text));
         }
         let hooks = Hooks::new(&controller, &self.context)
             .map_err(|error| Part::bad(reason::INVALID_SPEC, error.to_string()))?;
@@ -138,18 +154,24 @@ impl Host {
         let Some((claim, freshness)) = self.tenures.owned(instance.shard) else {
             return;
         };
-        match instance.freshness_for(claim, freshness) {
-            CacheAge::Fresh => self.begin(name, claim),
-            CacheAge::Awaited => {}
-            CacheAge::Unknown => {
-                let (instance, freshness) = (Arc::clone(instance), freshness.clone());
-                let name = name.clone();
-                self.tasks.spawn("freshen", async move {
-                    instance.fresh(claim, &freshness).await;
-                    Ended::Fresh(name, claim)
-                });
-            }
+        let age = instance.freshness_for(claim, freshness);
+        if age == CacheAge::Awaited || (age == CacheAge::Fresh && instance.is_running()) {
+            return;
         }
+        if age == CacheAge::Fresh && self.ledger.is_kept(&instance.controller) {
+            self.begin(name, claim);
+            return;
+        }
+        let (instance, freshness) = (Arc::clone(instance), freshness.clone());
+        let (context, ledger) = (Arc::clone(&self.context), Arc::clone(&self.ledger));
+        let name = name.clone();
+        self.tasks.spawn("freshen", async move {
+            ledger.keep(&context, &instance.controller, claim).await;
+            if age == CacheAge::Unknown {
+                instance.fresh(claim, &freshness).await;
+            }
+            Ended::Fresh(name, claim)
+        });
     }
 
     /// The caches of a controller are fresh: it starts to work, if the ownership still holds.
