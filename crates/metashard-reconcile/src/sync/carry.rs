@@ -191,7 +191,6 @@ impl SyncMachine {
 
     pub(super) fn status_written(&mut self, work: Box<Work>, results: Vec<WriteResult>) -> Step {
         match self.parent_written(results) {
-            Ok(()) if self.report.observed > 0 => {}
             Ok(()) => {
                 if let Some(wanted) = &work.status {
                     self.learn_status(wanted);
@@ -210,8 +209,11 @@ impl SyncMachine {
         }
     }
 
-    /// Remembers what came of a status that was written, and tells of what got lost.
+    /// Remembers what came of a status that was written, and tells of what got lost. What is only observed leaves no trace.
     pub(super) fn learn_status(&mut self, wanted: &Value) {
+        if self.report.observed > 0 {
+            return;
+        }
         let (written, lost) = status::written(&self.parent, wanted);
         self.memory.status = Some(written);
         if let Some(lost) = lost {
