@@ -116,7 +116,7 @@ async fn a_status_subresource_that_is_taken_away_and_given_back_needs_no_restart
     stage.objects(CONFIG_MAP).appears("a").await?;
 
     change(&stage, SWITCHED, |version| {
-        version["subresources"] = Value::Null
+        version["subresources"] = Value::Null;
     })
     .await?;
     is_told(
@@ -153,7 +153,7 @@ async fn a_version_that_is_served_no_longer_is_told_of_and_its_parents_are_synce
     stage.settle(VERSIONED, "p").await?;
 
     change(&stage, VERSIONED, |version| {
-        version["served"] = false.into()
+        version["served"] = false.into();
     })
     .await?;
     stage.condition(condition::READY, "False").await?;
@@ -166,7 +166,10 @@ async fn a_version_that_is_served_no_longer_is_told_of_and_its_parents_are_synce
     stage.objects(newer).patch("p", edit).await?;
 
     let since = Instant::now();
-    change(&stage, VERSIONED, |version| version["served"] = true.into()).await?;
+    change(&stage, VERSIONED, |version| {
+        version["served"] = true.into();
+    })
+    .await?;
     stage.objects(CONFIG_MAP).appears("b").await?;
     in_time(since)?;
     stage.condition(condition::READY, "True").await?;

@@ -219,6 +219,7 @@ impl SyncMachine {
                     self.memory.note_deleted(deleted.map_or("", |uid| uid));
                 }
                 Err(WriteError::NoAuthority) => return self.no_authority(),
+                Err(WriteError::Observed) => self.report.observed += 1,
                 Err(WriteError::NotFound | WriteError::Conflict | WriteError::AlreadyExists) => {
                     self.memory.forget_written(place);
                     self.report.is_stale = true;

@@ -7,7 +7,7 @@ use metashard_reconcile::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Bench, CONFIG, FOO, answer, config, hook, spec};
+use crate::world::{Bench, CONFIG, FOO, answer, config, hook, rule, spec};
 
 fn finalizing() -> Value {
     let mut spec = spec();
@@ -118,4 +118,45 @@ fn a_hook_that_asks_for_it_is_called_again() {
 
     let after = std::time::Duration::from_secs(7);
     assert_eq!(outcome.requeue, Requeue::After(after));
+}
+
+#[test]
+fn a_decorators_target_and_attachments_are_left_as_they_are() {
+    let decorator = json!({
+        "resources": [{"apiVersion": "ex.io/v1", "resource": FOO}],
+        "attachments": [rule("v1", CONFIG, "InPlace")],
+        "hooks": {"sync": hook("v1"), "finalize": hook("v1")},
+    });
+    let mut bench = observe(Bench::decorating(&decorator));
+    bench.answer = answer(&json!({
+        "labels": {"a": "b"}, "status": {"n": 1}, "attachments": [config("a", "1")],
+    }));
+
+    for _ in 0..2 {
+        assert_eq!(bench.pass().verdict, Verdict::Observed);
+        let expected = [
+            Purpose::AddFinalizer,
+            Purpose::CreateChild,
+            Purpose::UpdateStatus,
+            Purpose::Decorate,
+        ];
+        assert_eq!(bench.purposes(), expected);
+    }
+}
+
+#[test]
+fn a_roll_out_is_observed_with_its_revisions() {
+    let mut spec = spec();
+    spec["childResources"][0] = rule("v1", CONFIG, "RollingInPlace");
+    let mut bench = observe(Bench::wanting(&spec, &[config("a", "1")]));
+
+    for _ in 0..2 {
+        assert_eq!(bench.pass().verdict, Verdict::Observed);
+        let expected = [
+            Purpose::CreateRevision,
+            Purpose::CreateChild,
+            Purpose::UpdateStatus,
+        ];
+        assert_eq!(bench.purposes(), expected);
+    }
 }

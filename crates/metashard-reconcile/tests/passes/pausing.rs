@@ -46,7 +46,7 @@ fn a_paused_parent_is_left_alone_and_synced_as_soon_as_it_is_resumed() {
 #[test]
 fn a_pause_and_its_end_are_told_once_each() {
     let mut bench = Bench::new(&spec());
-    let mut reasons = |bench: &mut Bench| -> Vec<String> {
+    let reasons = |bench: &mut Bench| -> Vec<String> {
         let events = bench.pass().events;
         assert!(events.iter().all(|event| !event.is_warning));
         events.iter().map(|it| it.reason.to_string()).collect()
