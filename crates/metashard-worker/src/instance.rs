@@ -1,5 +1,7 @@
 //! One controller as this worker runs it: its caches, its flow of keys, and what it remembers of each parent.
 
+mod telling;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
@@ -11,7 +13,6 @@ use metashard_fleet::{
     worker::Freshness,
 };
 use metashard_kube::{
-    events,
     gate::WriteGate,
     identity::Identity,
     informer::{View, ViewKey, ViewState},
@@ -19,13 +20,10 @@ use metashard_kube::{
 use metashard_reconcile::{
     controller::{Controller, ParentRule},
     memory::Memory,
-    object::Object,
-    sync::Event,
 };
 use metashard_runtime::task;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use tracing::error;
 
 use crate::{
     conditions::Part,
@@ -401,30 +399,6 @@ impl Instance {
         }
         let dispatcher = &self.context.dispatcher;
         dispatcher.push_all(self.flow, keys, Cause::Resync);
-    }
-
-    /// A sync panicked: people are told, as the key is tried again with a growing delay.
-    pub(crate) fn panicked(&self, key: &ParentKey) {
-        error!(controller = %self.controller.name, %key, "sync panicked");
-        self.context.metrics.panicked(self);
-        let text = format!(
-            "the sync of {key} panicked, and is tried again with a growing delay; this is an error of metashard, please report it with the log"
-        );
-        self.set_hook_health(Part::bad(reason::PANICKED, text));
-    }
-
-    /// Records an event on a parent, unless all that is written is only observed.
-    pub(crate) fn tell(&self, parent: &Object, event: &Event) {
-        if self.gate.observes() {
-            return;
-        }
-        let event = events::Event {
-            is_warning: event.is_warning,
-            reason: event.reason.clone(),
-            message: event.message.clone(),
-        };
-        let about = Arc::new(events::About::object(parent));
-        self.context.recorder.record(&about, &event);
     }
 }
 
