@@ -23,7 +23,7 @@ use metashard_testkit::{
     cluster, crds,
     hook::{Answer, Call},
     replica::Options,
-    wait::eventually,
+    wait::{eventually, throughout},
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -50,6 +50,9 @@ const HOOK_TAKES: Duration = Duration::from_millis(5);
 
 /// Where the parents are.
 const NAMESPACE: &str = "parents";
+
+/// How long the map is looked at before it counts as at rest.
+const REST: Duration = Duration::from_secs(1);
 
 /// Where Leases of workers and the map are.
 pub(crate) const SYSTEM: &str = "metashard-system";
@@ -248,6 +251,20 @@ impl Fleet {
             );
         }
         Ok(owners)
+    }
+
+    /// Waits until no shard has changed hands for a while.
+    pub(crate) async fn is_at_rest(&self) -> anyhow::Result<()> {
+        self.eventually("the map to rest", async || {
+            let before = self.map().await?.shards;
+            throughout(REST, "the same owners", async || {
+                let now = self.map().await?.shards;
+                ensure!(now == before, "a shard has changed hands");
+                Ok(())
+            })
+            .await
+        })
+        .await
     }
 
     /// The map.

@@ -62,6 +62,7 @@ impl Scenario<'_> {
             victim,
             bound,
         } = *self;
+        fleet.is_at_rest().await?;
         fleet.forget();
         fleet.is_served().await?;
         let owners = fleet.owners().await?;

@@ -103,6 +103,11 @@ async fn no_calls(stage: &Stage) -> anyhow::Result<()> {
     .await
 }
 
+/// Returns once the hook is called no more, whatever was still under way.
+async fn quiet(stage: &Stage) -> anyhow::Result<()> {
+    eventually("the calls end", async || no_calls(stage).await).await
+}
+
 fn has(text: &str) -> impl Fn(&Value) -> bool {
     move |maps| maps["cfg-a"]["data"]["text"] == text
 }
@@ -121,6 +126,7 @@ async fn a_change_of_a_related_object_syncs_the_parents_that_asked_for_it_and_no
     parent(&stage, "b", config_maps(json!({ "names": ["cfg-b"] }))).await?;
     stage.settle(THING, "a").await?;
     stage.settle(THING, "b").await?;
+    quiet(&stage).await?;
     stage.hook.forget();
 
     let text = |text: &str| json!({ "data": { "text": text } });
@@ -162,12 +168,14 @@ async fn an_object_that_comes_to_match_or_no_longer_matches_starts_a_sync() -> a
     let rule = config_maps(json!({ "labelSelector": { "matchLabels": { "app": "x" } } }));
     parent(&stage, "p", rule).await?;
     stage.settle(THING, "p").await?;
+    quiet(&stage).await?;
     stage.hook.forget();
 
     let label = |value: Value| json!({ "metadata": { "labels": { "app": value } } });
     maps.patch("cfg-a", label("x".into())).await?;
     let is_there = |it: &Value| it.get("cfg-a").is_some();
     shown(&stage, "p", "ConfigMap.v1", "what matches now", is_there).await?;
+    quiet(&stage).await?;
     stage.hook.forget();
     maps.patch("cfg-a", label("y".into())).await?;
     shown(
@@ -216,6 +224,7 @@ async fn the_first_request_has_all_related_objects_and_thousands_of_others_start
         })
         .collect();
     ensure!(counts.iter().all(|count| *count == Some(300)), "{counts:?}");
+    quiet(&stage).await?;
     stage.hook.forget();
 
     create(2000, "other").await?;
@@ -241,6 +250,7 @@ async fn namespaces_are_followed_by_their_labels() -> anyhow::Result<()> {
         stage.hook.calls_to("/sync")[0].json()["related"],
         json!({ "ConfigMap.v1": {} })
     );
+    quiet(&stage).await?;
     stage.hook.forget();
 
     let label = |value: Value| json!({ "metadata": { "labels": { "team": value } } });
@@ -265,6 +275,7 @@ async fn namespaces_are_followed_by_their_labels() -> anyhow::Result<()> {
     let is_new = |it: &Value| it[&key]["data"]["text"] == "new";
     shown(&stage, "p", "ConfigMap.v1", "a change in it", is_new).await?;
 
+    quiet(&stage).await?;
     stage.hook.forget();
     namespaces.patch(&other, label(Value::Null)).await?;
     shown(
@@ -275,6 +286,7 @@ async fn namespaces_are_followed_by_their_labels() -> anyhow::Result<()> {
         |it| *it == json!({}),
     )
     .await?;
+    quiet(&stage).await?;
     stage.hook.forget();
     elsewhere
         .patch("cfg", json!({ "data": { "text": "newer" } }))
@@ -324,6 +336,7 @@ async fn a_namespaced_parent_sees_its_own_namespace_object() -> anyhow::Result<(
     let is_there = |it: &Value| it[name]["kind"] == "Namespace";
     shown(&stage, "p", "Namespace.v1", "its namespace", is_there).await?;
     stage.settle(THING, "p").await?;
+    quiet(&stage).await?;
     stage.hook.forget();
 
     let label = json!({ "metadata": { "labels": { "seen": "yes" } } });
@@ -343,6 +356,7 @@ async fn a_parent_that_is_wished_otherwise_asks_the_customize_hook_again() -> an
     controller(&stage, "v1").apply().await?;
     parent(&stage, "p", config_maps(json!({ "names": ["cfg-a"] }))).await?;
     stage.settle(THING, "p").await?;
+    quiet(&stage).await?;
     stage.hook.forget();
 
     let rule = config_maps(json!({ "names": ["cfg-b"] }));
@@ -356,6 +370,7 @@ async fn a_parent_that_is_wished_otherwise_asks_the_customize_hook_again() -> an
     .await?;
     assert_eq!(stage.hook.calls_to("/customize").len(), 1);
     stage.settle(THING, "p").await?;
+    quiet(&stage).await?;
     stage.hook.forget();
 
     maps.patch("cfg-a", json!({ "data": { "text": "new" } }))

@@ -75,7 +75,12 @@ fn happen(stage: &mut Stage, harm: &mut Harm, what: &Happening) {
             harm.synced(stage, &well);
         }
         Happening::Image(image) => stage.edit("image", &json!(format!("v{image}"))),
-        Happening::Size(size) => stage.edit("size", &json!(size)),
+        Happening::Size(size) => {
+            stage.edit("size", &json!(size));
+            // Nobody misses a child that should not exist.
+            harm.0
+                .retain(|child| (0..*size).any(|it| name(it) == *child));
+        }
         Happening::Heal(index) => stage.heal(&name(*index)),
         Happening::HealAll => stage.heal_all(),
         Happening::Delete(index) if world.get(CHILD, "ns1", &name(*index)).is_some() => {
