@@ -4,6 +4,7 @@
 //! series for each, and would have to be told when the controller goes.
 
 use std::{
+    ops::Add,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -194,7 +195,8 @@ fn families(rows: &[Row<'_>], now: MonoTime) -> Vec<MetricFamily> {
         gauge(
             "workqueue_unfinished_work_seconds",
             "How long all attempts in progress have been running, together.",
-            &|row| row.timings.running(now).iter().sum(),
+            // The sum of no numbers is -0.
+            &|row| row.timings.running(now).into_iter().fold(0.0, Add::add),
         ),
         gauge(
             "workqueue_longest_running_processor_seconds",
