@@ -158,9 +158,13 @@ async fn each_missing_right_is_told_by_verb_and_resource_and_holds_up_one_contro
     stage
         .event(&parent, event::SYNC_ERROR, &cannot("create"))
         .await?;
+    let told = stage.condition(condition::AUTHORIZED, "False").await?;
+    let message = told["message"].as_str().unwrap_or_default();
+    ensure!(message.contains(&cannot("create")), "{told:#}");
 
     poor.grant(&["create", "update", "delete"]).await?;
     stage.objects(SECRET).appears("made").await?;
+    stage.condition(condition::AUTHORIZED, "True").await?;
     watch.is_unharmed().await
 }
 

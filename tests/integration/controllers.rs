@@ -122,16 +122,6 @@ async fn a_failing_hook_shows_on_parent_and_controller_until_it_works_again() ->
 fn not_served(stage: &Stage) -> Vec<(&'static str, Value, &'static str)> {
     vec![
         (
-            "/spec/childResources/0/adoption",
-            json!("Force"),
-            "childResources[0].adoption",
-        ),
-        (
-            "/spec/childResources/0/deletionPolicy",
-            json!("Orphan"),
-            "childResources[0].deletionPolicy",
-        ),
-        (
             "/spec/serviceAccountRef",
             json!({ "name": "sa", "namespace": stage.namespace }),
             "serviceAccountRef",

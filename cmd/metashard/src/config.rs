@@ -5,6 +5,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use metashard_api::{id::ReplicaId, selector::Selector};
 use metashard_runtime::log;
 use metashard_status::{address::Address, service};
+use metashard_worker::{Apply, Strategy};
 
 use crate::options::Role;
 
@@ -43,6 +44,8 @@ pub(crate) struct Worker {
     pub(crate) target_selector: Selector,
     /// Nothing is written.
     pub(crate) observe: bool,
+    /// How children are written.
+    pub(crate) apply: Apply,
 }
 
 /// How replicas share the work.
@@ -143,12 +146,22 @@ impl Worker {
             flush_interval,
             target_selector,
             observe,
+            apply,
         } = self;
+        let strategy = match apply.strategy {
+            Strategy::Dynamic => "dynamic-apply",
+            Strategy::ServerSide => "server-side-apply",
+        };
         vec![
             ("workers", workers.to_string()),
             ("cache-flush-interval", format!("{flush_interval:?}")),
             ("target-label-selector", target_selector.to_string()),
             ("observe", observe.to_string()),
+            ("apply-strategy", strategy.to_owned()),
+            (
+                "apply-strategy-ssa-field-manager",
+                apply.manager.to_string(),
+            ),
         ]
     }
 }

@@ -228,6 +228,7 @@ impl Replica {
                 target_selector: worker.target_selector.to_query().unwrap_or_default(),
                 flush_interval: worker.flush_interval,
                 system_namespace: self.config.fleet.system_namespace.clone(),
+                apply: worker.apply.clone(),
                 seed: prepare::seed(),
             },
             clock: self.clock.clone(),

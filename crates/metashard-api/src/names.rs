@@ -19,6 +19,9 @@ pub const LABEL_REVISION_GROUP: &str = "metacontroller.k8s.io/apiGroup";
 /// Label of a ControllerRevision: the plural of its parent's resource.
 pub const LABEL_REVISION_RESOURCE: &str = "metacontroller.k8s.io/resource";
 
+/// Annotation of a former child that its parent has let go: the parent's uid.
+pub const ANNOTATION_ORPHANED_FROM: &str = "metashard.io/orphaned-from";
+
 /// Annotation of a parent or controller: any new value starts a sync.
 pub const ANNOTATION_SYNC_NOW: &str = "metashard.io/sync-now";
 
@@ -169,7 +172,13 @@ pub mod reason {
     pub const SYNCING: &str = "Syncing";
     /// All watches have delivered their first list.
     pub const SYNCED: &str = "Synced";
-    /// The API server does not answer a watch.
+    /// The API server refuses the content of a write.
+    pub const WRITE_REFUSED: &str = "WriteRefused";
+    /// Somebody else changes a child each time it is put right.
+    pub const FOUGHT_OVER: &str = "FoughtOver";
+    /// What was told of before is over.
+    pub const SETTLED: &str = "Settled";
+    /// The API server does not answer a watch or a write.
     pub const UNAVAILABLE: &str = "Unavailable";
     /// No hook has been called yet.
     pub const NOT_CALLED: &str = "NotCalled";
@@ -221,6 +230,10 @@ pub mod event {
     pub const ODD_ANSWER: &str = "OddAnswer";
     /// A desired child exists already and belongs to nobody or to another.
     pub const CHILD_CONFLICT: &str = "ChildConflict";
+    /// An object that was nobody's has become a child because its rule says so.
+    pub const CHILD_ADOPTED: &str = "ChildAdopted";
+    /// A child is changed by somebody else each time it is put right: it is let be for a while.
+    pub const HOT_LOOP: &str = "HotLoop";
     /// A desired child is refused before it is written.
     pub const CHILD_REFUSED: &str = "ChildRefused";
     /// A parent, or a controller, rests.

@@ -15,7 +15,7 @@ use metashard_fleet::{
 };
 use metashard_reconcile::{
     object::Object,
-    write::{Op, Write, WriteError, WriteResult},
+    write::{Aim, Op, Write, WriteError, WriteResult},
 };
 use metashard_runtime::task;
 use tokio::sync::Semaphore;
@@ -183,7 +183,12 @@ async fn send(
         return Ok(None);
     }
     let object = object(&answer).map_err(|error| refused(&error, &write.op))?;
-    entry.written(&write.resource, object.resource_version());
+    if !matches!(
+        write.op,
+        Op::TryCreate { .. } | Op::Apply { aim: Aim::Try, .. }
+    ) {
+        entry.written(&write.resource, object.resource_version());
+    }
     Ok(Some(object))
 }
 
@@ -200,7 +205,21 @@ fn refused(error: &Error, op: &Op) -> WriteError {
         // A create in a namespace that is gone is refused with 404 too; nothing to wait for there either.
         (404, _) => WriteError::NotFound,
         (409, "AlreadyExists") => WriteError::AlreadyExists,
-        (409, _) if matches!(op, Op::Create { .. }) => WriteError::Unavailable(refusal.to_string()),
+        // It carries a version that no object has.
+        (409, "Conflict")
+            if matches!(
+                op,
+                Op::Apply {
+                    aim: Aim::Create,
+                    ..
+                }
+            ) =>
+        {
+            WriteError::AlreadyExists
+        }
+        (409, _) if matches!(op, Op::Create { .. } | Op::TryCreate { .. }) => {
+            WriteError::Unavailable(refusal.to_string())
+        }
         (409, _) => WriteError::Conflict,
         (403, _) => WriteError::Forbidden(refusal.message.clone()),
         _ if error.is_transient() => WriteError::Unavailable(refusal.to_string()),
@@ -213,7 +232,9 @@ fn verb(op: &Op) -> &'static str {
         Op::Create { .. } => "create",
         Op::Update { .. } => "update",
         Op::UpdateStatus { .. } => "update_status",
-        Op::MergePatch { .. } => "patch",
+        Op::Apply { aim: Aim::Try, .. } => "try_apply",
+        Op::Apply { .. } => "apply",
+        Op::TryCreate { .. } => "try_create",
         Op::Delete { .. } => "delete",
     }
 }

@@ -217,6 +217,10 @@ impl BlastRadius {
     pub fn of<'a>(writes: impl IntoIterator<Item = &'a Write>) -> Self {
         let mut radius = Self::default();
         let (mut objects, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
+        // A question writes nothing.
+        let writes = writes
+            .into_iter()
+            .filter(|it| it.purpose != Purpose::TryChild);
         for write in writes {
             let resource = &write.resource;
             let namespace = write.namespace.as_deref();
@@ -224,7 +228,7 @@ impl BlastRadius {
             namespaces.extend(namespace);
             match (&write.op, write.purpose) {
                 (_, Purpose::UpdateStatus) => radius.statuses += 1,
-                (Op::Create { .. }, _) => radius.creates += 1,
+                (Op::Create { .. }, _) | (_, Purpose::CreateChild) => radius.creates += 1,
                 (Op::Delete { .. }, _) => radius.deletes += 1,
                 _ => radius.updates += 1,
             }

@@ -6,7 +6,7 @@ use metashard_kube::gate::wire;
 use metashard_reconcile::{
     requeue::Requeue,
     sync::{HookResult, Verdict},
-    write::{Op, Purpose, Write},
+    write::{Aim, Op, Purpose, Write},
 };
 use serde_json::{Value, json};
 
@@ -97,7 +97,10 @@ fn one(rendered: &Rendered, text: &mut String) {
 
 fn show_write(rendered: &Rendered, write: &Write, text: &mut String) {
     let mark = match write.op {
-        Op::Create { .. } => '+',
+        Op::Create { .. }
+        | Op::Apply {
+            aim: Aim::Create, ..
+        } => '+',
         Op::Delete { .. } => '-',
         _ => '~',
     };

@@ -125,10 +125,18 @@ fn merge_maps(
 /// # Errors
 /// When it is not known what was applied last, or the metadata of either object is no map.
 pub fn update(observed: &Value, desired: &Value) -> Result<Updated, Error> {
-    let last = lastapplied::read(observed)?;
+    update_from(observed, lastapplied::read(observed)?.as_ref(), desired)
+}
+
+/// As [`update`], where it is known from elsewhere what was applied last.
+pub(crate) fn update_from(
+    observed: &Value,
+    last: Option<&Value>,
+    desired: &Value,
+) -> Result<Updated, Error> {
     let mut desired = desired.clone();
     lastapplied::strip(&mut desired);
-    let is_last = |wish: &Value| last.as_ref().is_some_and(|last| diff::equal(last, wish));
+    let is_last = |wish: &Value| last.is_some_and(|last| diff::equal(last, wish));
     let mut same_wish = is_last(&desired);
     let mut text = None;
     if !same_wish {
@@ -137,7 +145,7 @@ pub fn update(observed: &Value, desired: &Value) -> Result<Updated, Error> {
         text = (!same_wish).then_some(written);
     }
 
-    let mut object = merge(observed, last.as_ref(), &desired);
+    let mut object = merge(observed, last, &desired);
     restore(observed, &mut object)?;
     // A record that says the same in other words stays as it is.
     if let Some(text) = text.or_else(|| lastapplied::text_of(observed).map(str::to_owned)) {
@@ -169,7 +177,7 @@ pub fn create(desired: &Value) -> Result<Value, Error> {
 
 /// Takes nulls out of what is to be written, but for those that are there already: a null counts as absent, and an API server
 /// takes one in a map of texts for an empty text.
-fn drop_nulls(value: &mut Value, observed: Option<&Value>) {
+pub(crate) fn drop_nulls(value: &mut Value, observed: Option<&Value>) {
     match value {
         Value::Object(map) => map.retain(|key, value| {
             let observed = observed.and_then(|observed| observed.get(key));

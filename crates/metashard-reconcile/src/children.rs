@@ -1,20 +1,26 @@
 //! What happens to each child: desired and observed against each other, by update strategy.
 
-use std::sync::Arc;
+pub(crate) mod change;
 
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
 use metashard_api::{id::ControllerKind, resource::Resource};
 use serde_json::Value;
 
 use crate::{
     answer::Desired,
     apply,
+    children::change::Change,
     claim::{is_made_for, owner},
-    controller::{ChildRule, Controller, UpdateStrategy},
-    diff,
+    controller::{ChildRule, Controller, Strategy, UpdateStrategy},
+    fights,
     memory::{Known, Memory, hash_name, hash_version},
     object::Object,
     outcome::chain,
-    write::{Op, Propagation, Purpose, Write},
+    policies::{self, may_take_over},
+    serverside::Applied,
+    write::{Aim, Op, Propagation, Purpose, Write},
 };
 
 /// What is to be done to the children of one parent, and what was found on the way.
@@ -24,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) deletes: Vec<Planned>,
     /// Children to create, update, or delete to be recreated.
     pub(crate) applies: Vec<Planned>,
+    /// Children of which the API server is asked first whether they would change.
+    pub(crate) trials: Vec<Trial>,
     /// What is known of children that need no write.
     pub(crate) known: Vec<Known>,
     /// Desired children whose names are taken by objects that are not the parent's.
@@ -44,6 +52,29 @@ pub(crate) struct Planned {
     pub(crate) uid: Option<Box<str>>,
     /// The desired object, for what is to be known once it is written.
     pub(crate) desired: Option<Box<Desired>>,
+    /// Set if the child was as desired before.
+    pub(crate) repair: Option<Repair>,
+}
+
+/// A write of a child whose desired state has not changed since it was last found or made as desired.
+#[derive(Debug)]
+pub(crate) struct Repair {
+    /// Hash of the child's name.
+    pub(crate) name: u64,
+    /// Hash of what is desired of it.
+    pub(crate) wish: u64,
+    /// If it is one too many: what is told of it.
+    pub(crate) text: Option<String>,
+}
+
+/// A question to the API server: does this child differ from the desired one, so that it must be recreated?
+#[derive(Debug)]
+pub(crate) struct Trial {
+    /// What is tried.
+    pub(crate) planned: Planned,
+    pub(crate) child: Arc<Object>,
+    /// What differs, as far as it is known.
+    pub(crate) why: String,
 }
 
 /// What children are planned from.
@@ -59,17 +90,6 @@ pub(crate) struct Scope<'a> {
     pub(crate) memory: &'a Memory,
 }
 
-/// What is to be done to one observed child.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// Nothing; `disagreement` is what the API server has otherwise for good.
-    None { disagreement: u64 },
-    /// It is updated to this.
-    Update { object: Box<Value>, why: String },
-    /// It is deleted, to be created anew.
-    Recreate { why: String },
-}
-
 impl Scope<'_> {
     /// Plans all children.
     pub(crate) fn plan(&self, desired: Vec<Desired>) -> Plan {
@@ -80,13 +100,14 @@ impl Scope<'_> {
         for desired in desired {
             match self.find(&desired) {
                 Some((index, child)) => {
+                    let child = Arc::clone(child);
                     if let Some(mark) = is_desired
                         .get_mut(desired.rule)
                         .and_then(|it| it.get_mut(index))
                     {
                         *mark = true;
                     }
-                    self.compare(desired, child, &mut plan);
+                    self.compare(desired, &child, &mut plan);
                 }
                 None => self.create(desired, &mut plan),
             }
@@ -99,18 +120,19 @@ impl Scope<'_> {
             let left =
                 children.filter(|(child, is_desired)| !**is_desired && !self.is_going(child));
             for (child, _) in left {
-                let write = delete(
-                    of,
-                    child,
-                    Purpose::DeleteChild,
-                    "it is not desired any more",
-                );
+                let write = if of.orphans {
+                    policies::orphan(of, self.parent, child)
+                } else {
+                    let why = "it is not desired any more";
+                    delete(of, child, Purpose::DeleteChild, why)
+                };
                 let uid = Some(child.uid().into());
                 plan.deletes.push(Planned {
                     write,
                     rule,
                     uid,
                     desired: None,
+                    repair: None,
                 });
             }
         }
@@ -127,7 +149,7 @@ impl Scope<'_> {
             return true;
         }
         let last = known.map_or(0, |known| known.disagreement);
-        let change = change(rule.update, self.parent, child, &desired.object, last);
+        let change = self.change(rule.update, child, &desired.object, last);
         matches!(change, Ok(Change::None { .. }))
     }
 
@@ -143,13 +165,13 @@ impl Scope<'_> {
     }
 
     /// The claimed child of a desired one's name.
-    pub(crate) fn find(&self, desired: &Desired) -> Option<(usize, &Object)> {
+    pub(crate) fn find(&self, desired: &Desired) -> Option<(usize, &Arc<Object>)> {
         let children = self.mine.get(desired.rule)?;
         let name = (desired.namespace.as_deref(), desired.name.as_str());
         let index = children
             .binary_search_by(|it| (it.namespace(), it.name()).cmp(&name))
             .ok()?;
-        children.get(index).map(|child| (index, &**child))
+        children.get(index).map(|child| (index, child))
     }
 
     /// Whether a child is being deleted, or was deleted by us.
@@ -171,30 +193,56 @@ impl Scope<'_> {
             purpose: Purpose::CreateChild,
             why: "it is desired and not there".into(),
         };
-        if let Some(other) = self.bystander(&desired) {
+        let other = self.bystander(&desired);
+        if let Some(other) = other.filter(|it| may_take_over(rule, self.parent, it)) {
+            let object = &desired.object;
+            plan.applies.push(Planned {
+                write: policies::take_over(self.resource, rule, self.parent, other, object),
+                rule: desired.rule,
+                uid: Some(other.uid().into()),
+                desired: None,
+                repair: None,
+            });
+            return;
+        }
+        if let Some(other) = other {
             plan.taken.push(taken(self.controller, &write, Some(other)));
             return;
         }
-        match apply::create(&desired.object) {
-            Ok(mut object) => {
-                add_owner(&mut object, self.resource, self.parent);
-                let write = Write {
-                    op: Op::Create {
-                        body: object.to_string().into(),
-                    },
-                    ..write
-                };
-                let rule = desired.rule;
-                let desired = Some(Box::new(desired));
-                plan.applies.push(Planned {
-                    write,
-                    rule,
-                    uid: None,
-                    desired,
-                });
-            }
+        let known = self.known(&desired);
+        if let Some(known) = known.filter(|known| self.is_held(known)) {
+            plan.known.push(known);
+            return;
+        }
+        let repair = known.map(|known| {
+            let text = || fights::text(&write, "it is deleted", None);
+            self.repair(&known, text)
+        });
+        match self.creation(&desired.object) {
+            Ok(op) => plan.applies.push(Planned {
+                write: Write { op, ..write },
+                rule: desired.rule,
+                uid: None,
+                desired: Some(Box::new(desired)),
+                repair,
+            }),
             Err(error) => plan.broken.push(format!("{write}: {}", chain(&error))),
         }
+    }
+
+    /// Whether a child is fought over, and let be for now.
+    fn is_held(&self, known: &Known) -> bool {
+        let hold = |now| self.memory.fights.hold(known.name, known.wish, now);
+        self.memory.now.and_then(hold).is_some()
+    }
+
+    /// One more repair of a child. `text` is made up only if it is one too many.
+    fn repair(&self, known: &Known, text: impl FnOnce() -> String) -> Repair {
+        let Known { name, wish, .. } = *known;
+        let fights = &self.memory.fights;
+        let is_too_many = |now: &Duration| fights.is_next_too_many(name, wish, *now);
+        let text = self.memory.now.filter(is_too_many).map(|_| text());
+        Repair { name, wish, text }
     }
 
     /// An object of the desired name that is in the way: it is known, it stays, and it is not the parent's.
@@ -211,118 +259,127 @@ impl Scope<'_> {
             })
     }
 
-    fn compare(&self, desired: Desired, child: &Object, plan: &mut Plan) {
+    fn creation(&self, desired: &Value) -> Result<Op, apply::Error> {
+        match self.controller.apply.strategy {
+            Strategy::ServerSide => self.applied(desired).create(),
+            Strategy::Dynamic => {
+                let mut object = apply::create(desired)?;
+                add_owner(&mut object, self.resource, self.parent);
+                Ok(Op::Create {
+                    body: object.to_string().into(),
+                })
+            }
+        }
+    }
+
+    fn applied<'b>(&'b self, desired: &'b Value) -> Applied<'b> {
+        Applied {
+            apply: &self.controller.apply,
+            resource: self.resource,
+            parent: self.parent,
+            desired,
+        }
+    }
+
+    /// What is to be done to a child. `last`: what the API server had otherwise when it was last written.
+    pub(crate) fn change(
+        &self,
+        strategy: UpdateStrategy,
+        child: &Object,
+        desired: &Value,
+        last: u64,
+    ) -> Result<Change, apply::Error> {
+        let applied = self.applied(desired);
+        match self.controller.apply.strategy {
+            Strategy::ServerSide => applied.change(strategy, child, last),
+            Strategy::Dynamic => change::dynamic(strategy, &applied, child, last),
+        }
+    }
+
+    fn compare(&self, desired: Desired, child: &Arc<Object>, plan: &mut Plan) {
         let Some(rule) = self.controller.children.get(desired.rule) else {
             return;
         };
         if desired.held || self.is_going(child) {
             return;
         }
-        let name = hash_name(desired.rule, desired.namespace.as_deref(), &desired.name);
-        let known = self.memory.known(name, desired.wish);
+        let known = self.known(&desired);
         let observed = hash_version(child);
         if let Some(known) = known.filter(|known| known.observed == observed) {
             plan.known.push(known);
             return;
         }
-        let wish = desired.wish;
-        let learn = |disagreement| Known {
-            name,
-            wish,
-            observed,
-            disagreement,
-        };
         let last = known.map_or(0, |known| known.disagreement);
-        let change = change(rule.update, self.parent, child, &desired.object, last);
-        let write = match change {
-            Ok(Change::None { disagreement }) => {
-                plan.known.push(learn(disagreement));
+        let change = self.change(rule.update, child, &desired.object, last);
+        let change =
+            change.and_then(|change| Ok((self.op(&change, child, &desired.object)?, change)));
+        let ((op, purpose), change) = match change {
+            Ok((Some(op), change)) => (op, change),
+            Ok((None, Change::None { disagreement })) => {
+                plan.known.push(Known::of(&desired, observed, disagreement));
                 return;
             }
-            Ok(Change::Update { object, why }) => Write {
-                resource: Arc::clone(&rule.resource),
-                namespace: child.namespace().map(Into::into),
-                name: child.name().into(),
-                op: Op::Update {
-                    body: object.to_string().into(),
-                },
-                purpose: Purpose::UpdateChild,
-                why: why.into(),
-            },
-            Ok(Change::Recreate { why }) => delete(rule, child, Purpose::RecreateChild, &why),
+            Ok((None, _)) => return,
             Err(error) => {
                 plan.broken
                     .push(format!("compare {child}: {}", chain(&error)));
                 return;
             }
         };
-        let desired_rule = desired.rule;
-        let uid = Some(child.uid().into());
-        let desired = Some(Box::new(desired));
-        plan.applies.push(Planned {
-            write,
-            rule: desired_rule,
-            uid,
-            desired,
-        });
-    }
-}
-
-/// What is to be done to a child. `last`: what the API server had otherwise when it was last written.
-fn change(
-    strategy: UpdateStrategy,
-    parent: &Object,
-    child: &Object,
-    desired: &Value,
-    last: u64,
-) -> Result<Change, apply::Error> {
-    if strategy == UpdateStrategy::OnDelete {
-        return Ok(Change::None { disagreement: 0 });
-    }
-    let observed = child.to_value()?;
-    let mut updated = apply::update(&observed, desired)?;
-    if updated.changed && keep_owner(&observed, &mut updated.object, parent.uid()) {
-        updated.changed = !diff::equal(&observed, &updated.object);
-    }
-    if !updated.changed {
-        return Ok(Change::None { disagreement: 0 });
-    }
-    let found = diff::differences(&observed, &updated.object);
-    let disagreement = diff::disagreement(&found);
-    if disagreement == last {
-        return Ok(Change::None { disagreement });
-    }
-    let why = diff::describe(&found);
-    drop(found);
-    match strategy {
-        // A child is not deleted for what the API server added to lists, or left out because it is empty.
-        UpdateStrategy::Recreate if updated.same_wish && diff::covers(Some(&observed), desired) => {
-            Ok(Change::None { disagreement })
+        if let Some(known) = known.filter(|known| self.is_held(known)) {
+            plan.known.push(known);
+            return;
         }
-        UpdateStrategy::Recreate => Ok(Change::Recreate { why }),
-        _ => Ok(Change::Update {
-            object: Box::new(updated.object),
-            why,
-        }),
+        let why = change.why();
+        let write = to(rule, child, op, purpose, &why);
+        let text = || {
+            let rival = self.applied(&desired.object).rival(child);
+            fights::text(&write, &format!("{why} is changed"), rival)
+        };
+        let repair = known.map(|known| self.repair(&known, text));
+        let planned = Planned {
+            write,
+            rule: desired.rule,
+            uid: Some(child.uid().into()),
+            desired: Some(Box::new(desired)),
+            repair,
+        };
+        if purpose == Purpose::TryChild {
+            let child = Arc::clone(child);
+            plan.trials.push(Trial {
+                planned,
+                child,
+                why,
+            });
+        } else {
+            plan.applies.push(planned);
+        }
     }
-}
 
-/// What is known of a child once it is written as desired: what came of it needs no write.
-pub(crate) fn learn(desired: &Desired, stored: &Object) -> Known {
-    let disagreement = stored
-        .to_value()
-        .ok()
-        .and_then(|observed| {
-            let updated = apply::update(&observed, &desired.object).ok()?;
-            let found = diff::differences(&observed, &updated.object);
-            Some(diff::disagreement(&found))
+    /// The write that makes a change; none where nothing is to be done.
+    fn op(
+        &self,
+        change: &Change,
+        child: &Object,
+        desired: &Value,
+    ) -> Result<Option<(Op, Purpose)>, apply::Error> {
+        let applied = self.applied(desired);
+        Ok(match change {
+            Change::None { .. } => None,
+            Change::Update { object, .. } => {
+                let body = object.to_string().into();
+                Some((Op::Update { body }, Purpose::UpdateChild))
+            }
+            Change::Recreate { .. } => Some((deletion(child), Purpose::RecreateChild)),
+            Change::Apply { .. } => {
+                Some((applied.update(child, Aim::Change)?, Purpose::UpdateChild))
+            }
+            Change::Try { .. } => Some((applied.update(child, Aim::Try)?, Purpose::TryChild)),
+            Change::HandOver { body, .. } => {
+                let body = Bytes::clone(body);
+                Some((Op::Update { body }, Purpose::HandOverChild))
+            }
         })
-        .unwrap_or(0);
-    Known {
-        name: hash_name(desired.rule, desired.namespace.as_deref(), &desired.name),
-        wish: desired.wish,
-        observed: hash_version(stored),
-        disagreement,
     }
 }
 
@@ -343,23 +400,32 @@ pub(crate) fn taken(controller: &Controller, write: &Write, other: Option<&Objec
     format!("{write}: {why}; rename the child, or delete or label that object")
 }
 
-fn delete(rule: &ChildRule, child: &Object, purpose: Purpose, why: &str) -> Write {
+pub(crate) fn delete(rule: &ChildRule, child: &Object, purpose: Purpose, why: &str) -> Write {
+    to(rule, child, deletion(child), purpose, why)
+}
+
+fn deletion(child: &Object) -> Op {
+    Op::Delete {
+        uid: child.uid().into(),
+        resource_version: child.resource_version().into(),
+        propagation: Propagation::Background,
+    }
+}
+
+/// A write to an observed child.
+fn to(rule: &ChildRule, child: &Object, op: Op, purpose: Purpose, why: &str) -> Write {
     Write {
         resource: Arc::clone(&rule.resource),
         namespace: child.namespace().map(Into::into),
         name: child.name().into(),
-        op: Op::Delete {
-            uid: child.uid().into(),
-            resource_version: child.resource_version().into(),
-            propagation: Propagation::Background,
-        },
+        op,
         purpose,
         why: why.into(),
     }
 }
 
 /// Appends our owner reference, unless there is one with the parent's uid.
-fn add_owner(object: &mut Value, resource: &Resource, parent: &Object) {
+pub(crate) fn add_owner(object: &mut Value, resource: &Resource, parent: &Object) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };
@@ -372,27 +438,4 @@ fn add_owner(object: &mut Value, resource: &Resource, parent: &Object) {
     {
         owners.push(owner(resource, parent));
     }
-}
-
-/// Puts the parent's owner reference back if a merge of lists has lost it. Whether it had.
-fn keep_owner(observed: &Value, object: &mut Value, uid: &str) -> bool {
-    let of = |owners: &Value| {
-        owners
-            .as_array()
-            .and_then(|all| all.iter().find(|owner| owner["uid"] == uid).cloned())
-    };
-    let Some(ours) = of(&observed["metadata"]["ownerReferences"]) else {
-        return false;
-    };
-    if of(&object["metadata"]["ownerReferences"]).is_some() {
-        return false;
-    }
-    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return false;
-    };
-    match metadata.entry("ownerReferences").or_insert(Value::Null) {
-        Value::Array(owners) => owners.push(ours),
-        other => *other = Value::Array(vec![ours]),
-    }
-    true
 }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use crate::{
     controller::{ChildRule, Controller},
     object::{Object, OwnerReference},
+    policies::is_orphan_of,
     write::{Op, Purpose, Write},
 };
 
@@ -136,7 +137,7 @@ pub(crate) fn claim(
             Some(_) if parent.is_deleting() => None,
             Some(_) => Some(Purpose::ReleaseChild),
             None if matches && rule.adopts && !parent.is_deleting() && !object.is_deleting() => {
-                Some(Purpose::AdoptChild)
+                (!is_orphan_of(parent, object)).then_some(Purpose::AdoptChild)
             }
             None => None,
         };
@@ -166,11 +167,6 @@ fn write(
     object: &Object,
     purpose: Purpose,
 ) -> Write {
-    let others = || {
-        object
-            .owner_references()
-            .filter(|owner| owner.uid != parent.uid())
-    };
     let (field, value, why) = match purpose {
         Purpose::RelabelChild => {
             let others = object
@@ -187,8 +183,7 @@ fn write(
             )
         }
         Purpose::AdoptChild => {
-            let owners = others()
-                .map(reference)
+            let owners = owners_but(object, parent)
                 .chain([owner(of_parent, parent)])
                 .collect();
             (
@@ -198,7 +193,7 @@ fn write(
             )
         }
         _ => {
-            let owners = others().map(reference).collect();
+            let owners = owners_but(object, parent).collect();
             (
                 "ownerReferences",
                 owners,
@@ -216,6 +211,17 @@ fn write(
         purpose,
         why: why.into(),
     }
+}
+
+/// All owner references of an object but that to a parent.
+pub(crate) fn owners_but<'a>(
+    object: &'a Object,
+    parent: &'a Object,
+) -> impl Iterator<Item = Value> + 'a {
+    object
+        .owner_references()
+        .filter(|owner| owner.uid != parent.uid())
+        .map(reference)
 }
 
 /// The reference that makes an object the parent's child.

@@ -13,7 +13,7 @@ use metashard_api::{
     endpoint::Demand,
     hook::{Mode, Version},
     id::{ControllerKind, ControllerUid},
-    names::{ANNOTATION_DECORATOR, reason},
+    names::{ANNOTATION_DECORATOR, FIELD_MANAGER, reason},
     resource::Resource,
     selector::Selector,
     v1alpha1::{
@@ -23,6 +23,7 @@ use metashard_api::{
     },
     validate::Finding,
 };
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
     object::{Object, OwnerReference},
@@ -61,6 +62,8 @@ pub struct Controller {
     pub resync_period: Option<Duration>,
     /// Whether the controller rests. Nothing here looks at it: the worker does not start it.
     pub paused: bool,
+    /// How children are written.
+    pub apply: Apply,
     /// Kinds of children, and of a decorator's targets, that the API server does not serve. The others are handled; compile anew when discovery changes.
     pub missing: Vec<Finding>,
     /// Fields without effect.
@@ -95,6 +98,10 @@ pub struct ChildRule {
     pub update: UpdateStrategy,
     /// Whether objects without a controller that match the parent's selector become children.
     pub adopts: bool,
+    /// Whether also an object without a controller becomes a child that has the name of a desired one, whatever its labels.
+    pub takes_over: bool,
+    /// Whether a child is let go where others are deleted.
+    pub orphans: bool,
     /// Set if children are moved one at a time when the parent changes: the conditions that a moved child must show before the next.
     pub rolling: Option<Vec<StatusCondition>>,
 }
@@ -117,6 +124,34 @@ pub enum UpdateStrategy {
     Recreate,
     /// It is updated.
     InPlace,
+}
+
+/// How children are written: one choice for the whole process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Apply {
+    /// Who merges what is desired into what is there.
+    pub strategy: Strategy,
+    /// The field manager of server-side apply. Dynamic apply knows by it what was applied by the server before.
+    pub manager: Arc<str>,
+}
+
+/// Who merges what is desired of a child into what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// We do, by a record of what was applied last in an annotation.
+    #[default]
+    Dynamic,
+    /// The API server does, by what each manager owns.
+    ServerSide,
+}
+
+impl Default for Apply {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::default(),
+            manager: FIELD_MANAGER.into(),
+        }
+    }
 }
 
 /// One hook that is called.
@@ -228,6 +263,23 @@ impl Controller {
             || object
                 .annotation(ANNOTATION_DECORATOR)
                 .is_some_and(|name| name == self.name)
+    }
+
+    /// The same controller with children written in another way. Memories of the one are nothing to the other.
+    #[must_use]
+    pub fn applying(mut self, apply: Apply) -> Self {
+        let strategy = match apply.strategy {
+            Strategy::Dynamic => 0,
+            Strategy::ServerSide => 1,
+        };
+        self.fingerprint ^= xxh3_64_with_seed(apply.manager.as_bytes(), strategy);
+        self.apply = apply;
+        self
+    }
+
+    /// Whether it holds its parents by its finalizer: the finalize hook is to be called, or children are to be let go.
+    pub fn finalizes(&self) -> bool {
+        self.finalize.is_some() || self.children.iter().any(|rule| rule.orphans)
     }
 
     /// The hook of a kind, if the controller has it.

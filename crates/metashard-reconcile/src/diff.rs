@@ -118,16 +118,21 @@ fn walk_maps<'a>(
     let keys = left.keys().chain(only_right.map(|(key, _)| key));
     for key in keys {
         let length = path.len();
-        if is_plain(key) {
-            if !path.is_empty() {
-                path.push('.');
-            }
-            path.push_str(key);
-        } else {
-            let _ok = write!(path, "[{key:?}]");
-        }
+        push_key(path, key);
         walk(path, left.get(key), right.get(key), found);
         path.truncate(length);
+    }
+}
+
+/// Appends a key to a path.
+pub(crate) fn push_key(path: &mut String, key: &str) {
+    if is_plain(key) {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(key);
+    } else {
+        let _ok = write!(path, "[{key:?}]");
     }
 }
 

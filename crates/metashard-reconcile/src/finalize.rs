@@ -22,7 +22,10 @@ pub(crate) fn align(
     parent: &Object,
 ) -> Option<Write> {
     let ours = &controller.finalizer;
-    match (controller.finalize.is_some(), parent.has_finalizer(ours)) {
+    // Only a hook is asked about a parent that is not selected any more.
+    let finalizes =
+        controller.finalize.is_some() || (controller.finalizes() && controller.selects(parent));
+    match (finalizes, parent.has_finalizer(ours)) {
         (true, false) if !parent.is_deleting() => Some(patch(
             resource,
             ours,
@@ -90,6 +93,14 @@ pub(crate) fn hook_for(controller: &Controller, parent: &Object) -> Option<HookK
     } else {
         controller.sync.is_some().then_some(HookKind::Sync)
     }
+}
+
+/// Whether a deleted parent is held only for its children to be let go.
+pub(crate) fn lets_go(controller: &Controller, parent: &Object) -> bool {
+    controller.finalize.is_none()
+        && parent.is_deleting()
+        && parent.has_finalizer(&controller.finalizer)
+        && controller.finalizes()
 }
 
 /// Whether the children of a parent are created, updated and deleted by us: not while it is being deleted,

@@ -15,11 +15,15 @@ mod answer;
 mod children;
 mod claim;
 mod decorate;
+mod fields;
+pub mod fights;
 pub mod finalize;
 mod outcome;
+mod policies;
 pub mod related;
 mod request;
 pub mod revision;
+mod serverside;
 mod status;
 
 pub mod apply;

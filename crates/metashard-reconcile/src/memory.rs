@@ -6,7 +6,9 @@ use metashard_api::hook::RelatedRule;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::{
+    answer::Desired,
     controller::Controller,
+    fights::Fights,
     object::{Object, compare_versions},
     sync::Candidates,
 };
@@ -38,6 +40,10 @@ pub struct Memory {
     pub(crate) gone: bool,
     /// The last pass found the parent paused.
     pub(crate) paused: bool,
+    /// Children that were repaired lately.
+    pub(crate) fights: Fights,
+    /// The time of the pass; `None`: nobody says, and no repairs are counted.
+    pub(crate) now: Option<Duration>,
     /// The parent as our last write left it.
     parent: Option<Arc<Object>>,
     /// Children as our last writes left them.
@@ -76,6 +82,18 @@ pub(crate) struct Known {
     pub(crate) observed: u64,
     /// Hash of what the API server has otherwise although we wrote it; 0: nothing.
     pub(crate) disagreement: u64,
+}
+
+impl Known {
+    /// What is known of a desired child in this state.
+    pub(crate) fn of(desired: &Desired, observed: u64, disagreement: u64) -> Self {
+        Self {
+            name: hash_name(desired.rule, desired.namespace.as_deref(), &desired.name),
+            wish: desired.wish,
+            observed,
+            disagreement,
+        }
+    }
 }
 
 /// A status write, by hashes of values.
@@ -143,6 +161,7 @@ impl Memory {
         hash.update(&controller.fingerprint.to_le_bytes());
         hash.update(parent.uid().as_bytes());
         let about = hash.digest();
+        self.now = None;
         if self.about != about {
             *self = Self {
                 about,

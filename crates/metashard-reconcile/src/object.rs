@@ -216,6 +216,11 @@ impl Object {
         self.raw(self.status).filter(|raw| *raw != b"null")
     }
 
+    /// The raw JSON of `metadata.managedFields`; `None` if it is absent or null.
+    pub(crate) fn managed_fields(&self) -> Option<&[u8]> {
+        self.raw(self.managed_fields).filter(|raw| *raw != b"null")
+    }
+
     /// Whether this is a later state than `other` of the same object, by resourceVersion.
     ///
     /// Versions that are no numbers cannot be ordered: then neither is newer. (Kubernetes orders them as numbers, KEP-5504.)

@@ -4,7 +4,12 @@ use std::{borrow::Cow, error::Error, fmt::Write as _, sync::Arc};
 
 use metashard_api::names::event;
 
-use crate::{memory::Memory, object::Object, requeue::Requeue};
+use crate::{
+    memory::Memory,
+    object::Object,
+    requeue::Requeue,
+    write::{Write, WriteError},
+};
 
 /// What one pass over one parent came to.
 #[derive(Debug)]
@@ -19,8 +24,30 @@ pub struct Outcome {
     pub memory: Memory,
     /// What was written.
     pub counts: Counts,
+    /// Writes that the API server refused: for want of a right, for their content, or because it could not.
+    pub refused: Vec<Refused>,
+    /// What is told of each child that is fought over, and therefore let be for a while.
+    pub fights: Vec<Box<str>>,
     /// Objects as our writes left them, for whoever waits until caches have caught up.
     pub written: Vec<Arc<Object>>,
+}
+
+/// A write that the API server refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// What was attempted: `create ConfigMap ns/name`.
+    pub write: String,
+    /// Why not.
+    pub error: WriteError,
+}
+
+impl Refused {
+    pub(crate) fn new(write: &Write, error: WriteError) -> Self {
+        Self {
+            write: write.to_string(),
+            error,
+        }
+    }
 }
 
 /// The outcome in one word, with a text where there is one to tell.

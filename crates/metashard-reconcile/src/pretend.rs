@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     object::Object,
-    write::{Op, Write, WriteError, WriteResult},
+    write::{Aim, Op, Write, WriteError, WriteResult},
 };
 
 /// An API server that takes each write as it is, and stores nothing but the parent for the rest of the pass.
@@ -58,14 +58,23 @@ impl Pretend {
         self.writes += 1;
         let version = format!("<set by write {}>", self.writes);
         let stored = match &write.op {
-            Op::Create { body } => {
+            Op::Create { body }
+            | Op::Apply {
+                body,
+                aim: Aim::Create,
+                ..
+            } => {
                 if self.taken.contains(&name_of(write)) {
                     return Err(WriteError::AlreadyExists);
                 }
                 created(body, &version)
             }
-            Op::Update { body } | Op::UpdateStatus { body } => written(body, version),
-            Op::MergePatch { .. } | Op::Delete { .. } => return Ok(None),
+            // What only the API server can merge is shown as it is sent.
+            Op::Update { body } | Op::UpdateStatus { body } | Op::Apply { body, .. } => {
+                written(body, version)
+            }
+            Op::TryCreate { .. } => return Err(WriteError::AlreadyExists),
+            Op::Delete { .. } => return Ok(None),
         };
         let stored = stored.map(Arc::new);
         if let Some(stored) = &stored

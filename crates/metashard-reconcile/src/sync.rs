@@ -17,11 +17,13 @@
 
 mod carry;
 mod decorate;
+mod leaving;
 mod machine;
 mod relate;
 mod report;
 mod rest;
 mod rolling;
+mod trial;
 mod work;
 
 use std::{sync::Arc, time::Duration};
@@ -35,9 +37,9 @@ use self::{
     report::Report,
     rolling::{Answered, Collecting, RevisionWrites},
 };
-pub use crate::outcome::{Counts, Event, MAX_MESSAGE, Outcome, Verdict};
+pub use crate::outcome::{Counts, Event, MAX_MESSAGE, Outcome, Refused, Verdict};
 use crate::{
-    children::Plan,
+    children::{Plan, Planned},
     claim::Claims,
     controller::Controller,
     decorate::Decoration,
@@ -226,8 +228,14 @@ enum Stage {
     /// The hook is called for one older revision after the other.
     CallingOlder(Box<Collecting>),
     WritingRevisions(Box<Work>, Vec<Write>),
+    /// Of a deleted parent: its children stay.
+    LettingGo(Vec<Planned>),
+    /// Before an object is taken over: the parent must still be there.
+    ReadingForTakeOver(Box<Work>),
     RemovingFinalizer(Box<Work>),
     Deleting(Box<Work>),
+    /// Before children are recreated: would they change?
+    Trying(Box<Work>),
     Applying(Box<Work>),
     WritingStatus(Box<Work>),
     /// What a decorator wants of its target; the status is in it if that has no subresource.

@@ -24,7 +24,7 @@ pub struct Write {
     pub why: Box<str>,
 }
 
-/// What to do to one object. All but a create carry uid and resourceVersion of the observed object: the fence at the resource.
+/// What to do to one object. All that change one carry uid and resourceVersion of the observed object: the fence at the resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// POST to the collection.
@@ -42,10 +42,18 @@ pub enum Op {
         /// The JSON object.
         body: Bytes,
     },
-    /// PATCH of type `application/merge-patch+json`; the body carries uid and resourceVersion.
-    /// A sync makes none: it needs no right that Metacontroller does not need.
-    MergePatch {
-        /// The JSON merge patch.
+    /// PATCH of type `application/apply-patch+yaml`, by force: fields of other managers are taken over.
+    Apply {
+        /// The JSON object, with nothing but what its manager wants of it.
+        body: Bytes,
+        /// The field manager.
+        manager: Arc<str>,
+        /// What may come of it.
+        aim: Aim,
+    },
+    /// POST to the collection that stores nothing: [`WriteError::AlreadyExists`] says that only the name is in the way.
+    TryCreate {
+        /// The JSON object.
         body: Bytes,
     },
     /// DELETE with preconditions.
@@ -58,6 +66,20 @@ pub enum Op {
         propagation: Propagation,
     },
 }
+
+/// What may come of a server-side apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// A new object. The body carries [`NO_VERSION`], so that an object that exists is never touched.
+    Create,
+    /// A change of the object whose uid and resourceVersion the body carries.
+    Change,
+    /// Nothing: the answer is what a change would come to.
+    Try,
+}
+
+/// A resourceVersion that no object has: the counter of a new cluster is beyond it before the first object is written.
+pub const NO_VERSION: &str = "1";
 
 /// What becomes of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,12 +108,18 @@ pub enum Purpose {
     AdoptChild,
     /// Gives up a child whose labels no longer match.
     ReleaseChild,
+    /// Gives up a child that is no longer desired, and leaves it alone for good.
+    OrphanChild,
     /// Puts the generated label back on a child.
     RelabelChild,
     /// Creates a desired child.
     CreateChild,
     /// Updates a child in place.
     UpdateChild,
+    /// Takes the record of dynamic apply from a child, and hands its fields to the manager of server-side apply.
+    HandOverChild,
+    /// Asks what an update would come to; stores nothing.
+    TryChild,
     /// Deletes a child that differs, so that a later sync creates it anew.
     RecreateChild,
     /// Deletes a child that is no longer desired.
@@ -120,9 +148,12 @@ impl Purpose {
             Self::RemoveFinalizer => "remove_finalizer",
             Self::AdoptChild => "adopt_child",
             Self::ReleaseChild => "release_child",
+            Self::OrphanChild => "orphan_child",
             Self::RelabelChild => "relabel_child",
             Self::CreateChild => "create_child",
             Self::UpdateChild => "update_child",
+            Self::HandOverChild => "hand_over_child",
+            Self::TryChild => "try_child",
             Self::RecreateChild => "recreate_child",
             Self::DeleteChild => "delete_child",
             Self::UpdateStatus => "update_status",
@@ -142,9 +173,12 @@ impl Purpose {
             Self::RemoveFinalizer => "remove finalizer from",
             Self::AdoptChild => "adopt",
             Self::ReleaseChild => "release",
+            Self::OrphanChild => "orphan",
             Self::RelabelChild => "label",
             Self::CreateChild | Self::CreateRevision => "create",
             Self::UpdateChild | Self::UpdateRevision => "update",
+            Self::HandOverChild => "hand over the fields of",
+            Self::TryChild => "try to update",
             Self::RecreateChild => "delete to recreate",
             Self::DeleteChild | Self::DeleteRevision => "delete",
             Self::UpdateStatus => "update status of",

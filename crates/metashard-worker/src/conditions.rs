@@ -45,7 +45,8 @@ impl Part {
         }
     }
 
-    fn known(&self, type_: &'static str) -> Known {
+    /// The condition of this type that says so.
+    pub(crate) fn known(&self, type_: &'static str) -> Known {
         Known {
             type_,
             is_true: self.holds,
@@ -66,6 +67,8 @@ pub(crate) struct Health {
     pub(crate) hooks: Part,
     /// What it asks to be written is only observed.
     pub(crate) observes: bool,
+    /// What stands in the way of writes, by type of condition: nothing, mostly.
+    pub(crate) troubles: Vec<(&'static str, Part)>,
 }
 
 /// Who serves a controller.
@@ -86,6 +89,20 @@ impl Health {
             .iter()
             .all(|part| part.holds == Some(true))
             && self.hooks.holds != Some(false)
+            && self.refusal().is_none()
+    }
+
+    /// Whether there is a trouble of this type.
+    pub(crate) fn tells(&self, type_: &str) -> bool {
+        self.troubles.iter().any(|(told, _)| *told == type_)
+    }
+
+    /// The refusal that somebody must do something about.
+    fn refusal(&self) -> Option<(&'static str, &Part)> {
+        let is_refusal = |type_: &str| matches!(type_, condition::AUTHORIZED | condition::STALLED);
+        let mut troubles = self.troubles.iter();
+        let found = troubles.find(|(type_, _)| is_refusal(type_))?;
+        Some((found.0, &found.1))
     }
 
     /// The conditions that say so.
@@ -97,13 +114,15 @@ impl Health {
                 place.shard, place.replica, place.epoch
             ),
         );
-        vec![
+        let mut known = vec![
             self.accepted.known(condition::ACCEPTED),
             self.watches.known(condition::WATCHES_READY),
             self.hooks.known(condition::HOOKS_READY),
             assigned.known(condition::ASSIGNED),
             self.ready().known(condition::READY),
-        ]
+        ];
+        known.extend(self.troubles.iter().map(|(type_, part)| part.known(type_)));
+        known
     }
 
     fn ready(&self) -> Part {
@@ -113,7 +132,8 @@ impl Health {
             (condition::HOOKS_READY, &self.hooks),
         ]
         .into_iter()
-        .find(|(_, part)| part.holds == Some(false));
+        .find(|(_, part)| part.holds == Some(false))
+        .or_else(|| self.refusal());
         match first_wrong {
             Some((_, part)) if part.reason == reason::PAUSED => part.clone(),
             Some((type_, part)) => {
@@ -149,6 +169,7 @@ mod tests {
             watches: Part::good(reason::SYNCED, ""),
             hooks: Part::unknown(reason::NOT_CALLED, "no parent yet"),
             observes: false,
+            troubles: Vec::new(),
         }
     }
 
@@ -185,6 +206,21 @@ mod tests {
         health.accepted = Part::bad(reason::PAUSED, "spec.paused is set");
         assert_eq!(find(&health, condition::READY).is_true, Some(false));
         assert_eq!(find(&health, condition::READY).reason, reason::PAUSED);
+    }
+
+    #[test]
+    fn a_refused_write_makes_a_controller_unready_and_a_fight_does_not() {
+        let mut health = healthy();
+        health.troubles = vec![(condition::HOT_LOOP, Part::good(reason::FOUGHT_OVER, "a"))];
+        assert_eq!(find(&health, condition::READY).is_true, Some(true));
+        assert_eq!(find(&health, condition::HOT_LOOP).is_true, Some(true));
+
+        let refused = Part::bad(reason::FORBIDDEN, "create Pod a: no");
+        health.troubles.push((condition::AUTHORIZED, refused));
+
+        let ready = find(&health, condition::READY);
+        assert_eq!(ready.is_true, Some(false));
+        assert_eq!(ready.message, "Authorized: create Pod a: no");
     }
 
     #[test]

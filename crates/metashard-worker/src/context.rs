@@ -12,6 +12,7 @@ use metashard_hook::Invoker;
 use metashard_kube::{
     client::Clients, discovery::Discovery, events::Recorder, gate::WriteGate, informer::Informers,
 };
+use metashard_reconcile::controller::Apply;
 use metashard_runtime::clock::Clock;
 
 use crate::{dispatch::Dispatcher, journal::Journal, metrics::Metrics};
@@ -34,6 +35,8 @@ pub struct Config {
     pub flush_interval: std::time::Duration,
     /// Namespace of what the process keeps for itself.
     pub system_namespace: String,
+    /// How children are written: `--apply-strategy`.
+    pub apply: Apply,
     /// Seed of the queue's jitter; differs between replicas.
     pub seed: u64,
 }

@@ -35,6 +35,7 @@ use crate::{
     reconcile,
     related::RelatedObjects,
     triggers::{Begun, ChildEvents, ParentEvents},
+    troubles::Troubles,
 };
 
 /// One controller that runs here, or is kept warm.
@@ -61,6 +62,8 @@ pub(crate) struct Instance {
     pub(crate) context: Arc<Context>,
     /// How the last hook call went.
     pub(crate) hook_health: Mutex<Part>,
+    /// What stands in the way of its writes.
+    pub(crate) troubles: Mutex<Troubles>,
     parents_seen: Mutex<BTreeMap<ParentKey, ParentState>>,
     turn: Mutex<Option<Turn>>,
     fresh_for: Mutex<Option<FreshFor>>,
@@ -181,6 +184,7 @@ impl Instance {
             timings: Timings::default(),
             gate,
             feedback: Mutex::default(),
+            troubles: Mutex::default(),
             hook_health: Mutex::new(Part::unknown(
                 reason::NOT_CALLED,
                 "no hook has been called yet",
@@ -428,7 +432,7 @@ fn open_parents(
     let open = |(rule, of): (usize, &ParentRule)| {
         let mut key = ViewKey::new(identity.clone(), Arc::clone(&of.resource));
         // A parent that is no longer selected still has to be finalized, and its cache must show it until then.
-        if let (None, Some(query)) = (&controller.finalize, of.labels.to_query()) {
+        if let (false, Some(query)) = (controller.finalizes(), of.labels.to_query()) {
             key = key.selecting(query);
         }
         let subscriber = ParentEvents {

@@ -23,5 +23,7 @@ mod session;
 pub mod shards;
 mod tenure;
 mod triggers;
+mod troubles;
 
 pub use context::{Config, MAX_SYNCS};
+pub use metashard_reconcile::controller::{Apply, Strategy};

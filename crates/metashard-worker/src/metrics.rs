@@ -3,6 +3,7 @@
 mod controllers;
 mod queue;
 
+use metashard_api::names::event;
 use metashard_reconcile::{sync::Outcome, write::Write};
 use prometheus::{IntCounterVec, Opts, Registry};
 
@@ -21,6 +22,7 @@ pub(crate) struct Metrics {
     /// How controller objects are taken in.
     pub(crate) controllers: Controllers,
     observed: IntCounterVec,
+    fights: IntCounterVec,
 }
 
 impl Metrics {
@@ -53,8 +55,16 @@ impl Metrics {
                 ),
                 &["controller", "purpose", "resource"],
             )?,
+            fights: IntCounterVec::new(
+                Opts::new(
+                    "metashard_worker_hot_loops_total",
+                    "Times that a child was let be because somebody else changes it each time it is put right.",
+                ),
+                &["controller"],
+            )?,
         };
         registry.register(Box::new(metrics.observed.clone()))?;
+        registry.register(Box::new(metrics.fights.clone()))?;
         registry.register(Box::new(metrics.syncs.clone()))?;
         registry.register(Box::new(metrics.spared.clone()))?;
         Ok(metrics)
@@ -66,6 +76,14 @@ impl Metrics {
         self.syncs
             .with_label_values(&[controller, outcome.verdict.as_str()])
             .inc();
+        let fights = outcome.events.iter();
+        let fights = fights
+            .filter(|event| event.reason == event::HOT_LOOP)
+            .count();
+        if fights > 0 {
+            let counter = self.fights.with_label_values(&[controller]);
+            counter.inc_by(fights as u64);
+        }
     }
 
     /// A pass has panicked.

@@ -60,7 +60,7 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         return Again::Await;
     };
     let Some(parent) = parents.get(namespace, name) else {
-        instance.unrelate(key);
+        instance.lost(key);
         return Again::Await;
     };
     let resource = parents.key().resource();
@@ -186,7 +186,8 @@ impl Pass<'_> {
         }
     }
 
-    async fn run(&mut self, mut machine: SyncMachine, parent: &Object) -> Outcome {
+    async fn run(&mut self, machine: SyncMachine, parent: &Object) -> Outcome {
+        let mut machine = machine.at(self.instance.context.clock.now().mono.0);
         loop {
             let fed = match machine.next() {
                 Step::Write(writes) => {
@@ -438,6 +439,7 @@ impl Pass<'_> {
                 debug!(%controller, %key, verdict = verdict.as_str(), writes = counts.total(), "synced");
             }
         }
+        instance.troubles.lock().note(key, outcome);
         for event in &outcome.events {
             instance.tell(parent, event);
         }

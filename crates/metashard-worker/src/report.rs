@@ -9,6 +9,7 @@ use std::{
 use metashard_api::{
     names::{event, reason},
     resource::Resource,
+    v1alpha1::status::ControllerStatus,
     validate::Finding,
 };
 use metashard_fleet::message::Claim;
@@ -30,6 +31,7 @@ use crate::{
     hooks::Hooks,
     instance::Instance,
     security::{Security, soonest_end},
+    troubles,
 };
 
 /// What was written last of each controller, and what is to be looked at again.
@@ -109,6 +111,7 @@ impl Reporter {
             watches: not_opened,
             hooks: Part::unknown(reason::NOT_CALLED, "the controller does not run"),
             observes: false,
+            troubles: Vec::new(),
         };
         self.report(name, object, claim, health);
     }
@@ -126,6 +129,7 @@ impl Reporter {
             watches: watches_of(instance),
             hooks: hooks(instance, self.context.clock.wall()),
             observes: instance.gate.observes(),
+            troubles: instance.troubles.lock().parts(),
         };
         self.report(name, object, claim, health);
     }
@@ -152,7 +156,8 @@ impl Reporter {
         let (context, told) = (Arc::clone(&self.context), Arc::clone(&self.told));
         let (name, object) = (name.clone(), Arc::clone(object));
         task::spawn("report", async move {
-            let written = write(&context, &name, &object, &report).await;
+            let before = told.lock().written.get(&name).cloned();
+            let written = write(&context, &name, &object, &report, before.as_ref()).await;
             let mut told = told.lock();
             told.writing.remove(&name);
             if !matches!(written, Written::NotNow)
@@ -200,9 +205,16 @@ async fn write(
     name: &ControllerName,
     object: &Object,
     report: &Report,
+    before: Option<&Report>,
 ) -> Written {
     let resource = Arc::new(Resource::of_controllers(name.0));
-    let known = report.health.known(&report.place);
+    let mut known = report.health.known(&report.place);
+    for type_ in troubles::TYPES {
+        let is_told = || before.is_some_and(|it| it.health.tells(type_)) || says(object, type_);
+        if !report.health.tells(type_) && is_told() {
+            known.push(troubles::calm(type_).known(type_));
+        }
+    }
     let Place { shard, replica, .. } = &report.place;
     let served_by = (Some(shard.0), Some(replica.as_str()));
     let Some(write) = status::write(&resource, object, &known, served_by, context.clock.wall())
@@ -259,6 +271,13 @@ fn watches_of(instance: &Instance) -> Part {
         Some(missing) => Part::bad(reason::RESOURCE_NOT_FOUND, missing),
         None => watches(&instance.controller.missing, &instance.watch_states()),
     }
+}
+
+/// Whether an object has a condition of this type.
+fn says(object: &Object, type_: &str) -> bool {
+    let status = object.status().unwrap_or_default();
+    let status: ControllerStatus = serde_json::from_slice(status).unwrap_or_default();
+    status.conditions.iter().any(|it| it.type_ == type_)
 }
 
 /// The caches' part of a controller's health: the first trouble, else whether all have been listed.

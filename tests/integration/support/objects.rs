@@ -133,6 +133,14 @@ impl Objects {
         value(patched.with_context(|| format!("patch {} {name}", self.kind.kind))?)
     }
 
+    /// Applies an object by the server, by force, as this manager.
+    pub(crate) async fn apply_as(&self, manager: &str, object: &Value) -> anyhow::Result<Value> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let params = PatchParams::apply(manager).force();
+        let applied = self.api.patch(name, &params, &Patch::Apply(object)).await;
+        value(applied.with_context(|| format!("apply {} {name}", self.kind.kind))?)
+    }
+
     /// Replaces an object by one that is based on the version in the API server.
     pub(crate) async fn replace(&self, object: &Value) -> anyhow::Result<Value> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();

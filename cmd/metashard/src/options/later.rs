@@ -15,12 +15,6 @@ pub(crate) struct Options {
     /// Accepted: only `leases` exists.
     #[arg(long, value_name = "KIND")]
     leader_election_resource_lock: Option<String>,
-    /// dynamic-apply or server-side-apply; the latter has no effect yet. Default: dynamic-apply.
-    #[arg(long, value_name = "STRATEGY")]
-    apply_strategy: Option<String>,
-    /// Field manager of server-side apply. No effect yet.
-    #[arg(long, value_name = "NAME")]
-    apply_strategy_ssa_field_manager: Option<String>,
 }
 
 impl Options {
@@ -29,8 +23,6 @@ impl Options {
         let Self {
             leader_election,
             leader_election_resource_lock,
-            apply_strategy,
-            apply_strategy_ssa_field_manager,
         } = self;
         let mut warnings = Vec::new();
         if leader_election == Some(false) {
@@ -46,22 +38,6 @@ impl Options {
                     "must be leases",
                 ));
             }
-        }
-        match apply_strategy.as_deref() {
-            None | Some("dynamic-apply" | "") => {}
-            Some("server-side-apply") => warnings.push(
-                "--apply-strategy=server-side-apply has no effect yet: dynamic-apply is used"
-                    .to_owned(),
-            ),
-            Some(other) => {
-                return Err(Error::new(
-                    "apply-strategy",
-                    format!("unknown apply strategy: {other}"),
-                ));
-            }
-        }
-        if apply_strategy_ssa_field_manager.is_some() {
-            warnings.push("--apply-strategy-ssa-field-manager has no effect yet".to_owned());
         }
         Ok(warnings)
     }

@@ -1,9 +1,10 @@
 //! How controllers are run.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use clap::Args;
-use metashard_api::selector::Selector;
+use metashard_api::{names::FIELD_MANAGER, selector::Selector};
+use metashard_worker::{Apply, Strategy};
 
 use super::value::{self, Error};
 use crate::config;
@@ -31,6 +32,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
           default_missing_value = "true", hide_default_value = true, value_parser = value::switch)]
     pub(crate) observe: bool,
+    /// How children are updated: dynamic-apply (merged here, with a record in an annotation) or server-side-apply.
+    #[arg(long, value_name = "STRATEGY", default_value = "dynamic-apply")]
+    pub(crate) apply_strategy: String,
+    /// Field manager of server-side apply.
+    #[arg(long, value_name = "NAME", default_value = FIELD_MANAGER)]
+    pub(crate) apply_strategy_ssa_field_manager: String,
 }
 
 impl Options {
@@ -40,6 +47,8 @@ impl Options {
             cache_flush_interval,
             target_label_selector,
             observe,
+            apply_strategy,
+            apply_strategy_ssa_field_manager,
         } = self;
         let selector: Selector = target_label_selector
             .parse()
@@ -49,6 +58,31 @@ impl Options {
             flush_interval: cache_flush_interval,
             target_selector: selector,
             observe,
+            apply: Apply {
+                strategy: strategy(&apply_strategy)?,
+                manager: manager(&apply_strategy_ssa_field_manager)?,
+            },
         })
     }
+}
+
+fn strategy(text: &str) -> Result<Strategy, Error> {
+    match text {
+        "" | "dynamic-apply" => Ok(Strategy::Dynamic),
+        "server-side-apply" => Ok(Strategy::ServerSide),
+        other => {
+            let why = format!("unknown apply strategy: {other}");
+            Err(Error::new("apply-strategy", why))
+        }
+    }
+}
+
+/// The API server takes up to 128 printable characters.
+fn manager(text: &str) -> Result<Arc<str>, Error> {
+    let is_printable = |c: char| !c.is_control();
+    if text.is_empty() || text.chars().count() > 128 || !text.chars().all(is_printable) {
+        let why = "must have 1 to 128 printable characters";
+        return Err(Error::new("apply-strategy-ssa-field-manager", why));
+    }
+    Ok(text.into())
 }

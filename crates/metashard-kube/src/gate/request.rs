@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use metashard_reconcile::write::{Op, Write};
+use metashard_reconcile::write::{Aim, Op, Write};
 use serde_json::json;
 
 use crate::{
@@ -30,14 +30,14 @@ pub fn wire(write: &Write) -> Wire {
     let namespace = write.namespace.as_deref();
     let object = || write.resource.object_path(namespace, &write.name);
     let (method, path, body) = match &write.op {
-        Op::Create { body } => (
+        Op::Create { body } | Op::TryCreate { body } => (
             Method::POST,
             write.resource.collection_path(namespace),
             body.clone(),
         ),
         Op::Update { body } => (Method::PUT, object(), body.clone()),
         Op::UpdateStatus { body } => (Method::PUT, object() + "/status", body.clone()),
-        Op::MergePatch { body } => (Method::PATCH, object(), body.clone()),
+        Op::Apply { body, .. } => (Method::PATCH, object(), body.clone()),
         Op::Delete {
             uid,
             resource_version,
@@ -56,7 +56,8 @@ pub fn wire(write: &Write) -> Wire {
         method,
         path,
         content_type: match &write.op {
-            Op::MergePatch { .. } => "application/merge-patch+json",
+            // JSON is YAML.
+            Op::Apply { .. } => "application/apply-patch+yaml",
             _ => "application/json",
         },
         body,
@@ -65,7 +66,7 @@ pub fn wire(write: &Write) -> Wire {
 
 /// The request for `write`. The API server gives up on it after `timeout`, as its sender does.
 ///
-/// It names no field manager: the API server takes the first word of the User-Agent.
+/// But for server-side apply it names no field manager: the API server takes the first word of the User-Agent.
 pub(super) fn of<'a>(write: &Write, identity: &'a Identity, timeout: Duration) -> Call<'a> {
     let Wire {
         method,
@@ -79,6 +80,13 @@ pub(super) fn of<'a>(write: &Write, identity: &'a Identity, timeout: Duration) -
         "timeout",
         &format!("{}ms", timeout.as_millis().max(1)),
     );
+    if let Op::Apply { manager, .. } = &write.op {
+        encode_query(&mut target, "fieldManager", manager);
+        encode_query(&mut target, "force", "true");
+    }
+    if let Op::TryCreate { .. } | Op::Apply { aim: Aim::Try, .. } = &write.op {
+        encode_query(&mut target, "dryRun", "All");
+    }
     Call::new(identity, method, target)
         .body(body)
         .within(timeout)

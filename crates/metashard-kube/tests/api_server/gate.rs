@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use metashard_kube::{gate::WriteGate, identity::Identity};
-use metashard_reconcile::write::{Op, Propagation, Purpose, Write, WriteError};
+use metashard_reconcile::{
+    object::Object,
+    write::{Aim, NO_VERSION, Op, Propagation, Purpose, Write, WriteError},
+};
 use metashard_runtime::task;
 use metashard_testkit::{
     Cluster,
@@ -195,37 +198,57 @@ async fn a_missing_right_is_told_in_the_api_servers_words() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_merge_patch_changes_what_it_names() -> anyhow::Result<()> {
+async fn an_apply_creates_what_is_not_there_and_changes_only_what_it_was_made_for()
+-> anyhow::Result<()> {
     let kit = Kit::shared().await?;
     let gate = open(&kit);
     let (me, authority) = (Identity::process(), authority::fresh()?);
-    let first = gate
-        .write(&me, &authority, &create(&kit, "one"))
-        .await?
-        .context("an object")?;
-    let patch = |version: &str| {
-        let body = json!({ "metadata": { "uid": first.uid(), "resourceVersion": version, "finalizers": ["test.metashard.io/x"] } });
-        write(
-            &kit,
-            "one",
-            Op::MergePatch {
-                body: Bytes::from(body.to_string()),
-            },
-        )
+    let apply = |metadata: Value, data: &str, aim: Aim| {
+        let mut body = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "x": data }, "metadata": metadata });
+        body["metadata"]["namespace"] = kit.namespace.as_str().into();
+        body["metadata"]["name"] = "one".into();
+        let body = Bytes::from(body.to_string());
+        let manager = "metacontroller".into();
+        write(&kit, "one", Op::Apply { body, manager, aim })
     };
+    let try_write = async |write: Write| gate.write(&me, &authority, &write).await;
+    let new = || json!({ "resourceVersion": NO_VERSION });
+    let of = |object: &Object| json!({ "uid": object.uid(), "resourceVersion": object.resource_version() });
 
-    let second = gate
-        .write(&me, &authority, &patch(first.resource_version()))
+    let first = try_write(apply(new(), "1", Aim::Create))
         .await?
         .context("an object")?;
 
-    assert!(second.has_finalizer("test.metashard.io/x"));
+    let object: Value = serde_json::from_slice(first.bytes())?;
+    let entry = &object["metadata"]["managedFields"][0];
     assert_eq!(
-        gate.write(&me, &authority, &patch(first.resource_version()))
-            .await
-            .err(),
-        Some(WriteError::Conflict)
+        (&entry["manager"], &entry["operation"]),
+        (&json!("metacontroller"), &json!("Apply"))
     );
+    let again = try_write(apply(new(), "2", Aim::Create)).await;
+    assert_eq!(again.err(), Some(WriteError::AlreadyExists));
+    let tried = try_write(apply(of(&first), "2", Aim::Try))
+        .await?
+        .context("an object")?;
+    assert!(tried.bytes().windows(7).any(|it| it == br#""x":"2""#));
+    let same = try_write(apply(of(&first), "1", Aim::Change))
+        .await?
+        .context("an object")?;
+    assert_eq!(
+        same.resource_version(),
+        first.resource_version(),
+        "nothing was stored"
+    );
+    try_write(apply(of(&first), "2", Aim::Change))
+        .await?
+        .context("an object")?;
+    let stale = try_write(apply(of(&first), "3", Aim::Change)).await;
+    assert_eq!(stale.err(), Some(WriteError::Conflict));
+    let Op::Create { body } = create(&kit, "one").op else {
+        anyhow::bail!("a create")
+    };
+    let taken = try_write(write(&kit, "one", Op::TryCreate { body })).await;
+    assert_eq!(taken.err(), Some(WriteError::AlreadyExists));
     Ok(())
 }
 

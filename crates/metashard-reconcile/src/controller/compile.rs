@@ -20,8 +20,8 @@ use metashard_api::{
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    ChildRule, Controller, Error, History, Hook, ParentRule, UpdateStrategy, parents::Parents,
-    source::Source,
+    Apply, ChildRule, Controller, Error, History, Hook, ParentRule, UpdateStrategy,
+    parents::Parents, source::Source,
 };
 use crate::request::Frame;
 
@@ -87,6 +87,7 @@ fn compile(
         customize: callable("customize", spec.hooks.customize, spec.endpoint_configs),
         resync_period: spec.resync_period_seconds.map(resync_period),
         paused: spec.paused,
+        apply: Apply::default(),
         missing,
         notes,
         missing_versions: rules.missing_versions,
@@ -135,11 +136,6 @@ fn not_served(spec: &Source<'_>, found: &mut Vec<Finding>) {
             fix,
         ));
     };
-    for (index, child) in spec.child_resources.iter().enumerate() {
-        for (field, what, fix) in child_extras(child) {
-            refuse(format!("{}.{field}", spec.child_field(index)), what, fix);
-        }
-    }
     let slices = spec.sharding.and_then(|it| it.slices).unwrap_or(1);
     for (asked, field, what, fix) in [
         (
@@ -159,22 +155,6 @@ fn not_served(spec: &Source<'_>, found: &mut Vec<Finding>) {
             refuse(format!("spec.{field}"), what, fix);
         }
     }
-}
-
-fn child_extras(child: &ChildResource) -> Vec<(&'static str, &'static str, &'static str)> {
-    [
-        (
-            child.adoption == Some(Adoption::Force),
-            ("adoption", "adoption by force", "use IfOwnerless or Never"),
-        ),
-        (
-            child.deletion_policy == Some(DeletionPolicy::Orphan),
-            ("deletionPolicy", "orphaned children", "use Delete"),
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(asked, extra)| asked.then_some(extra))
-    .collect()
 }
 
 /// How revisions are kept, if children are moved one at a time.
@@ -282,6 +262,8 @@ fn child_rule(child: &ChildResource, resource: Arc<Resource>) -> ChildRule {
         resource,
         update,
         adopts: child.adoption != Some(Adoption::Never),
+        takes_over: child.adoption == Some(Adoption::Force),
+        orphans: child.deletion_policy == Some(DeletionPolicy::Orphan),
         rolling: method
             .is_rolling()
             .then(|| checks.unwrap_or_default().conditions),

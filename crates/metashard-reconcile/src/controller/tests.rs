@@ -111,16 +111,6 @@ fn a_resync_period_below_a_second_is_a_second() {
 fn not_served() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         (
-            "/childResources/0/adoption",
-            json!("Force"),
-            "spec.childResources[0].adoption",
-        ),
-        (
-            "/childResources/0/deletionPolicy",
-            json!("Orphan"),
-            "spec.childResources[0].deletionPolicy",
-        ),
-        (
             "/serviceAccountRef",
             json!({"name": "s", "namespace": "n"}),
             "spec.serviceAccountRef",

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::{Stage, Step, SyncMachine, Work};
 use crate::{
-    children::{self, Planned},
+    children::{self, Planned, Repair, change::learn},
     finalize,
     memory::hash_name,
-    outcome::Verdict,
+    outcome::{Refused, Verdict},
     requeue::Requeue,
     status,
     write::{Op, Purpose, Write, WriteError, WriteResult},
@@ -28,7 +28,7 @@ impl SyncMachine {
     /// Deletes first, so that what is created finds its place.
     pub(super) fn delete(&mut self, work: Box<Work>) -> Step {
         if work.plan.deletes.is_empty() {
-            return self.apply(work);
+            return self.try_children(work);
         }
         let writes = writes(&work.plan.deletes);
         self.stage = Stage::Deleting(work);
@@ -38,15 +38,19 @@ impl SyncMachine {
     pub(super) fn deleted(&mut self, mut work: Box<Work>, results: Vec<WriteResult>) -> Step {
         let deletes = std::mem::take(&mut work.plan.deletes);
         if self.children_written(deletes, results, &mut work.plan.broken) {
-            self.apply(work)
+            self.try_children(work)
         } else {
             self.no_authority()
         }
     }
 
-    fn apply(&mut self, work: Box<Work>) -> Step {
+    pub(super) fn apply(&mut self, work: Box<Work>) -> Step {
         if work.plan.applies.is_empty() {
             return self.children_done(work);
+        }
+        if self.must_read_first(&work) {
+            self.stage = Stage::ReadingForTakeOver(work);
+            return Step::ReadParent;
         }
         let writes = writes(&work.plan.applies);
         self.stage = Stage::Applying(work);
@@ -75,6 +79,7 @@ impl SyncMachine {
             rule,
             uid,
             desired,
+            repair,
         } in planned
         {
             let uid = uid.as_deref().unwrap_or_default();
@@ -82,12 +87,22 @@ impl SyncMachine {
             match results.next().unwrap_or(Err(WriteError::NoAuthority)) {
                 Ok(stored) => {
                     self.count(write.purpose);
+                    self.repaired(repair);
+                    if write.purpose == Purpose::AdoptChild {
+                        self.took_over(&write.to_string());
+                    }
                     if is_delete {
                         self.memory.note_deleted(uid);
                     } else if let (Some(stored), Some(desired)) =
                         (self.child_written(rule, stored), desired)
                     {
-                        self.report.known.push(children::learn(&desired, &stored));
+                        let known = learn(&self.as_applied(&desired.object), &desired, &stored);
+                        if write.purpose == Purpose::HandOverChild && known.disagreement != 0 {
+                            // It has changed hands; what is desired of it is applied next.
+                            self.report.is_stale = true;
+                        } else {
+                            self.report.known.push(known);
+                        }
                     }
                 }
                 Err(WriteError::NoAuthority) => return false,
@@ -105,21 +120,36 @@ impl SyncMachine {
                         .taken
                         .push(children::taken(&self.controller, &write, None));
                 }
-                Err(error) => broken.push(format!("{write}: {error}")),
+                Err(error) => {
+                    broken.push(format!("{write}: {error}"));
+                    self.report.refused.push(Refused::new(&write, error));
+                }
             }
         }
         true
+    }
+
+    fn repaired(&mut self, repair: Option<Repair>) {
+        let (Some(repair), Some(now)) = (repair, self.memory.now) else {
+            return;
+        };
+        let Repair { name, wish, text } = repair;
+        let fights = &mut self.memory.fights;
+        if fights.repaired(name, wish, now, text.as_deref()) {
+            self.report.warn(event::HOT_LOOP, text.unwrap_or_default());
+        }
     }
 
     pub(super) fn count(&mut self, purpose: Purpose) {
         let counts = &mut self.report.counts;
         match purpose {
             Purpose::CreateChild => counts.created += 1,
-            Purpose::UpdateChild => counts.updated += 1,
+            Purpose::UpdateChild | Purpose::HandOverChild => counts.updated += 1,
             Purpose::DeleteChild | Purpose::RecreateChild => counts.deleted += 1,
-            Purpose::AdoptChild | Purpose::ReleaseChild | Purpose::RelabelChild => {
-                counts.claimed += 1;
-            }
+            Purpose::AdoptChild
+            | Purpose::ReleaseChild
+            | Purpose::OrphanChild
+            | Purpose::RelabelChild => counts.claimed += 1,
             Purpose::AddFinalizer
             | Purpose::RemoveFinalizer
             | Purpose::UpdateStatus
@@ -129,8 +159,8 @@ impl SyncMachine {
             Purpose::CreateRevision | Purpose::UpdateRevision | Purpose::DeleteRevision => {
                 counts.revisions += 1;
             }
-            // Not part of a pass.
-            Purpose::WriteRecord | Purpose::DeleteRecord => {}
+            // A question is no write, and the others are not part of a pass.
+            Purpose::TryChild | Purpose::WriteRecord | Purpose::DeleteRecord => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! From the start of a pass to the call of the hook: whose the parent is, its finalizer, its children.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use metashard_api::{hook::Version, id::ControllerKind};
@@ -14,7 +14,7 @@ use crate::{
     claim::{self, Claims},
     finalize,
     object::Object,
-    outcome::Verdict,
+    outcome::{Refused, Verdict},
     related::Related,
     requeue::Requeue,
     write::{Purpose, Write, WriteError, WriteResult},
@@ -59,6 +59,13 @@ impl SyncMachine {
         machine
     }
 
+    /// The same pass at a time, from a clock that never goes back: only with it are hot loops noticed.
+    #[must_use]
+    pub fn at(mut self, now: Duration) -> Self {
+        self.memory.now = Some(now);
+        self
+    }
+
     /// What to do next. Each step is told once: feed its result before asking again.
     #[expect(clippy::should_implement_trait, reason = "it is fed between two calls")]
     pub fn next(&mut self) -> Step {
@@ -77,6 +84,12 @@ impl SyncMachine {
             (Stage::Rereading, Fed::Parent(found)) => self.reread(found),
             (Stage::DroppingFinalizer, Fed::Written(results)) => self.finalizer_dropped(results),
             (Stage::ReadingForAdoption, Fed::Parent(found)) => self.read_for_adoption(found),
+            (Stage::ReadingForTakeOver(work), Fed::Parent(found)) => {
+                self.read_for_take_over(work, found)
+            }
+            (Stage::LettingGo(leaving), Fed::Written(results)) => {
+                self.gone_their_way(leaving, results)
+            }
             (Stage::Claiming(claims), Fed::Written(results)) => self.claimed(claims, results),
             (Stage::Customizing(waiting), Fed::Hook(result)) => self.customized(waiting, result),
             (Stage::Relating(waiting), Fed::Related(found)) => self.related(waiting, found),
@@ -91,6 +104,7 @@ impl SyncMachine {
                 self.finalizer_removed(work, results)
             }
             (Stage::Deleting(work), Fed::Written(results)) => self.deleted(work, results),
+            (Stage::Trying(work), Fed::Written(results)) => self.tried(work, results),
             (Stage::Applying(work), Fed::Written(results)) => self.applied(work, results),
             (Stage::WritingStatus(work), Fed::Written(results)) => {
                 self.status_written(work, results)
@@ -180,7 +194,10 @@ impl SyncMachine {
     }
 
     /// Takes over the parent as the API server has it; a step if the pass ends with that.
-    fn take_parent(&mut self, found: Result<Option<Arc<Object>>, WriteError>) -> Option<Step> {
+    pub(super) fn take_parent(
+        &mut self,
+        found: Result<Option<Arc<Object>>, WriteError>,
+    ) -> Option<Step> {
         match found {
             Ok(Some(parent)) if parent.uid() == self.parent.uid() => {
                 self.parent = parent;
@@ -196,6 +213,9 @@ impl SyncMachine {
 
     /// Finds the parent's children, and adopts and releases where it must.
     fn claim(&mut self) -> Step {
+        if finalize::lets_go(&self.controller, &self.parent) {
+            return self.let_go();
+        }
         let Some(hook) = finalize::hook_for(&self.controller, &self.parent) else {
             return self.finish();
         };
@@ -257,7 +277,10 @@ impl SyncMachine {
                     Err(WriteError::NotFound) => self.memory.note_deleted(change.object.uid()),
                     Err(WriteError::NoAuthority) => return self.no_authority(),
                     Err(WriteError::Conflict) => self.report.is_stale = true,
-                    Err(error) => failed.push(format!("{}: {error}", change.write)),
+                    Err(error) => {
+                        failed.push(format!("{}: {error}", change.write));
+                        self.report.refused.push(Refused::new(&change.write, error));
+                    }
                 }
             }
         }

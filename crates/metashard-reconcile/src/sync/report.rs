@@ -6,7 +6,7 @@ use super::{Stage, Step, SyncMachine};
 use crate::{
     memory::{Known, Pass},
     object::Object,
-    outcome::{Counts, Event, Outcome, Verdict},
+    outcome::{Counts, Event, Outcome, Refused, Verdict},
     requeue::Requeue,
 };
 
@@ -35,6 +35,8 @@ pub(super) struct Report {
     pub(super) collided: u64,
     /// What is known of children by now.
     pub(super) known: Vec<Known>,
+    /// Writes that the API server refused.
+    pub(super) refused: Vec<Refused>,
 }
 
 impl Report {
@@ -70,7 +72,17 @@ impl SyncMachine {
         } else {
             Verdict::Unchanged
         };
-        let requeue = match (&verdict, report.resync) {
+        let fight = self.memory.now.and_then(|now| {
+            if !report.is_stale {
+                self.memory.fights.settle(now);
+            }
+            self.memory.fights.next(now)
+        });
+        let resync = match (report.resync, fight) {
+            (Some(resync), Some(fight)) => Some(resync.min(fight)),
+            (resync, fight) => resync.or(fight),
+        };
+        let requeue = match (&verdict, resync) {
             (Verdict::Failed(_), _) => Requeue::Backoff,
             _ if report.is_waiting => Requeue::Backoff,
             (Verdict::Stale, _) => Requeue::Soon,
@@ -78,8 +90,10 @@ impl SyncMachine {
             (_, None) => Requeue::Await,
         };
         if let Some((inputs, answer)) = report.exchange {
-            let is_settled =
-                verdict == Verdict::Unchanged && !report.is_waiting && !report.is_rolling;
+            let is_settled = verdict == Verdict::Unchanged
+                && !report.is_waiting
+                && !report.is_rolling
+                && fight.is_none();
             let pass = is_settled.then_some(Pass {
                 inputs,
                 answer,
@@ -108,9 +122,11 @@ impl SyncMachine {
             events,
             counts,
             written,
+            refused,
             ..
         } = std::mem::take(&mut self.report);
         let mut memory = std::mem::take(&mut self.memory);
+        let fights = memory.fights.texts();
         if verdict == Verdict::Gone {
             memory = memory.of_gone();
         }
@@ -120,6 +136,8 @@ impl SyncMachine {
             events,
             memory,
             counts,
+            refused,
+            fights,
             written,
         }))
     }

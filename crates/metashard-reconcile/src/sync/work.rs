@@ -76,13 +76,15 @@ impl SyncMachine {
             warnings,
         } = answer;
         let is_absent = children.is_none();
-        let wanted = self.check(children.unwrap_or_default());
-        let mut wanted = match wanted {
+        let mut wanted = match self.check(children.unwrap_or_default()) {
             Ok(wanted) => wanted,
             Err(refusal) => return self.refuse(refusal),
         };
         // Only the answer of a finalize hook can finalize.
         let finalized = finalized && hook == HookKind::Finalize;
+        if finalized && let Some(step) = self.orphan(&mine) {
+            return step;
+        }
         let manages = if finalized && decoration.is_none() {
             // The finalizer goes first, and with it a deleted parent's claim on its children.
             !self.parent.is_deleting()
@@ -116,12 +118,8 @@ impl SyncMachine {
             revisions,
         });
         if at_once && self.parent.has_finalizer(&self.controller.finalizer) {
-            let write = finalize::remove(
-                &self.resource,
-                &self.controller.finalizer,
-                &self.parent,
-                "the hook has finalized",
-            );
+            let (ours, why) = (&self.controller.finalizer, "the hook has finalized");
+            let write = finalize::remove(&self.resource, ours, &self.parent, why);
             self.stage = Stage::RemovingFinalizer(work);
             return Step::Write(vec![write]);
         }

@@ -5,6 +5,8 @@ mod model;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod quirks;
+#[cfg(test)]
 mod recorded;
 #[cfg(test)]
 mod revisions;

@@ -9,6 +9,8 @@ mod claims;
 #[cfg(test)]
 mod decorators;
 #[cfg(test)]
+mod fights;
+#[cfg(test)]
 mod finalizers;
 #[cfg(test)]
 mod memory;
@@ -16,6 +18,8 @@ mod memory;
 mod observing;
 #[cfg(test)]
 mod pausing;
+#[cfg(test)]
+mod policies;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -32,6 +36,8 @@ mod rolling;
 mod rollouts;
 #[cfg(test)]
 mod rollouts_random;
+#[cfg(test)]
+mod serverside;
 #[cfg(test)]
 mod status;
 #[cfg(test)]

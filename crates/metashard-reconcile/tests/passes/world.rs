@@ -1,6 +1,8 @@
 //! A map of objects that answers writes as an API server does, and a bench that drives passes over one parent in it.
 
+mod bench;
 mod kinds;
+mod managed;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,15 +10,13 @@ use bytes::Bytes;
 use metashard_api::resource::Resource;
 use metashard_reconcile::{
     controller::{self, Controller},
-    memory::Memory,
     object::Object,
-    sync::{Candidates, Fed, HookKind, HookResult, Outcome, Step, SyncInput, SyncMachine},
-    write::{Op, Purpose, Write, WriteError, WriteResult},
+    sync::{Candidates, HookResult, Outcome},
+    write::{Aim, NO_VERSION, Op, Purpose, Write, WriteError, WriteResult},
 };
 use serde_json::{Value, json};
 
-use crate::rolling::revisions;
-
+pub(crate) use self::bench::Bench;
 pub(crate) use self::kinds::{CONFIG, FOO, REVISION, lookup, resources};
 
 /// A controller object with this spec.
@@ -27,6 +27,14 @@ pub(crate) fn controller_object(spec: &Value) -> Value {
         "metadata": {"name": "c", "uid": "C-1", "resourceVersion": "1", "generation": 1},
         "spec": spec,
         "status": {"observedGeneration": 1},
+    })
+}
+
+/// A controller of this spec whose children are applied by the server.
+pub(crate) fn compile_server_side(spec: &Value) -> Controller {
+    compile(spec).unwrap().applying(controller::Apply {
+        strategy: controller::Strategy::ServerSide,
+        ..controller::Apply::default()
     })
 }
 
@@ -63,8 +71,8 @@ pub(crate) fn config(name: &str, data: &str) -> Value {
 
 type Key = (String, String, String);
 type Change = Box<dyn Fn(&mut Value)>;
-type Answers = Box<dyn Fn(&Value) -> Value>;
-type Event = Box<dyn FnMut(&mut World)>;
+pub(crate) type Answers = Box<dyn Fn(&Value) -> Value>;
+pub(crate) type Event = Box<dyn FnMut(&mut World)>;
 
 /// The API server.
 #[derive(Default)]
@@ -75,6 +83,8 @@ pub(crate) struct World {
     pub(crate) normalize: Option<Change>,
     /// Writes are only observed.
     pub(crate) observes: bool,
+    /// Whether it is kept who owns which field.
+    pub(crate) manages_fields: bool,
     /// Errors to answer with, by purpose and name, before anything is done.
     pub(crate) errors: Vec<(Purpose, &'static str, WriteError)>,
 }
@@ -107,6 +117,17 @@ impl World {
 
     /// Changes an object as somebody else would.
     pub(crate) fn edit(&mut self, plural: &str, name: &str, change: impl Fn(&mut Value)) {
+        self.edit_as("kubectl", plural, name, change);
+    }
+
+    /// Changes an object as this manager would.
+    pub(crate) fn edit_as(
+        &mut self,
+        manager: &str,
+        plural: &str,
+        name: &str,
+        change: impl Fn(&mut Value),
+    ) {
         let key = self
             .objects
             .keys()
@@ -119,7 +140,15 @@ impl World {
         if object["spec"] != spec {
             bump_generation(&mut object);
         }
+        self.note(&self.objects[&key].clone(), &mut object, manager);
         self.store(key, object);
+    }
+
+    fn note(&self, stored: &Value, object: &mut Value, manager: &str) {
+        if self.manages_fields {
+            drop_nulls(object);
+            managed::update(stored, object, manager);
+        }
     }
 
     /// Deletes an object as somebody else would; finalizers keep it.
@@ -145,11 +174,17 @@ impl World {
         }
     }
 
-    fn store(&mut self, key: Key, mut object: Value) -> Arc<Object> {
+    /// What is made of an object when it is stored.
+    fn normalized(&self, mut object: Value) -> Value {
         drop_nulls(&mut object);
         if let Some(normalize) = &self.normalize {
             normalize(&mut object);
         }
+        object
+    }
+
+    fn store(&mut self, key: Key, object: Value) -> Arc<Object> {
+        let mut object = self.normalized(object);
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         let metadata = &object["metadata"];
@@ -195,10 +230,34 @@ impl World {
                 );
                 object["metadata"]["uid"] = format!("U-{}-{}", key.2, self.version).into();
                 object["metadata"]["generation"] = 1.into();
+                self.note(&Value::Null, &mut object, "metashard");
                 Ok(Some(self.store(key, object)))
             }
+            (
+                None,
+                Op::Apply {
+                    body,
+                    manager,
+                    aim: Aim::Create,
+                },
+            ) => {
+                let body: Value = serde_json::from_slice(body).unwrap();
+                assert_eq!(body["metadata"]["resourceVersion"], NO_VERSION);
+                let mut object = managed::apply(&body, &body, manager);
+                object["metadata"]["uid"] = format!("U-{}-{}", key.2, self.version).into();
+                object["metadata"]["generation"] = 1.into();
+                Ok(Some(self.store(key, object)))
+            }
+            (None, Op::Apply { .. }) => Err(WriteError::Conflict),
             (None, _) => Err(WriteError::NotFound),
-            (Some(_), Op::Create { .. }) => Err(WriteError::AlreadyExists),
+            (
+                Some(_),
+                Op::Create { .. }
+                | Op::TryCreate { .. }
+                | Op::Apply {
+                    aim: Aim::Create, ..
+                },
+            ) => Err(WriteError::AlreadyExists),
             (Some(stored), _) => self.change(key, &stored, write),
         }
     }
@@ -214,9 +273,10 @@ impl World {
                 json!({"uid": uid, "resourceVersion": resource_version}),
             ),
             Op::Create { body }
+            | Op::TryCreate { body }
             | Op::Update { body }
             | Op::UpdateStatus { body }
-            | Op::MergePatch { body } => {
+            | Op::Apply { body, .. } => {
                 let body: Value = serde_json::from_slice(body).unwrap();
                 let fence = body["metadata"].clone();
                 (body, fence)
@@ -238,7 +298,11 @@ impl World {
                 return Ok(None);
             }
             Op::UpdateStatus { .. } => object["status"] = body["status"].clone(),
-            _ => object = body,
+            Op::Apply { manager, .. } => object = managed::apply(stored, &body, manager),
+            _ => {
+                object = body;
+                self.note(stored, &mut object, "metashard");
+            }
         }
         if write.resource.has_status && !matches!(write.op, Op::UpdateStatus { .. }) {
             object["status"] = stored["status"].clone();
@@ -247,7 +311,10 @@ impl World {
             bump_generation(&mut object);
         }
         drop_nulls(&mut object);
-        if object == *stored {
+        if let Op::Apply { aim: Aim::Try, .. } = &write.op {
+            return Ok(Some(parse(&self.normalized(object))));
+        }
+        if self.normalized(object.clone()) == *stored {
             Ok(Some(parse(stored)))
         } else {
             Ok(Some(self.store(key, object)))
@@ -328,138 +395,6 @@ fn drop_nulls(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(drop_nulls),
         _ => {}
-    }
-}
-
-/// Drives passes over one parent.
-pub(crate) struct Bench {
-    pub(crate) world: World,
-    pub(crate) controller: Arc<Controller>,
-    pub(crate) memory: Memory,
-    /// Plural and name of the parent.
-    pub(crate) parent: (&'static str, &'static str),
-    /// What the hook answers.
-    pub(crate) answer: HookResult,
-    /// What it answers to a request, if that matters.
-    pub(crate) answers: Option<Answers>,
-    /// What the customize hook answers.
-    pub(crate) customize: HookResult,
-    /// Whether the caches of related objects are still being filled.
-    pub(crate) is_filling: bool,
-    /// What the last pass did.
-    pub(crate) calls: Vec<(HookKind, Value)>,
-    pub(crate) writes: Vec<Write>,
-    pub(crate) reads: usize,
-    /// What happens in the world just before a read of the parent.
-    pub(crate) before_read: Option<Event>,
-}
-
-impl Bench {
-    /// A world with one Foo `ns1/p` and a controller of this spec.
-    pub(crate) fn new(spec: &Value) -> Self {
-        let mut world = World::default();
-        world.put(json!({
-            "apiVersion": "ex.io/v1", "kind": "Foo",
-            "metadata": {"name": "p", "namespace": "ns1", "uid": "P-1", "generation": 3},
-            "spec": {"selector": {"matchLabels": {"app": "web"}}},
-        }));
-        Self {
-            world,
-            controller: Arc::new(compile(spec).unwrap()),
-            memory: Memory::default(),
-            parent: (FOO, "p"),
-            answer: answer(&json!({"status": {}, "children": []})),
-            answers: None,
-            customize: answer(&json!({"relatedResources": []})),
-            is_filling: false,
-            calls: Vec::new(),
-            writes: Vec::new(),
-            reads: 0,
-            before_read: None,
-        }
-    }
-
-    /// As [`Bench::new`], with a hook that wants these children.
-    pub(crate) fn wanting(spec: &Value, children: &[Value]) -> Self {
-        let mut bench = Self::new(spec);
-        bench.want(children);
-        bench
-    }
-
-    pub(crate) fn want(&mut self, children: &[Value]) {
-        self.answer = answer(&json!({"status": {}, "children": children}));
-    }
-
-    /// One pass, from caches that are up to date.
-    pub(crate) fn pass(&mut self) -> Outcome {
-        let parent = self
-            .world
-            .object(self.parent.0, self.parent.1)
-            .expect("the parent is there");
-        let candidates = self.world.candidates(&self.controller, &parent);
-        self.pass_from(parent, candidates)
-    }
-
-    /// One pass, from these caches.
-    pub(crate) fn pass_from(
-        &mut self,
-        parent: Arc<Object>,
-        candidates: Vec<Candidates>,
-    ) -> Outcome {
-        (self.calls, self.writes, self.reads) = (Vec::new(), Vec::new(), 0);
-        let mut machine = SyncMachine::new(SyncInput {
-            controller: Arc::clone(&self.controller),
-            resource: resource_of(&parent),
-            revisions: revisions(&self.world, &parent),
-            parent,
-            candidates,
-            memory: std::mem::take(&mut self.memory),
-        });
-        for _ in 0..12 {
-            match machine.next() {
-                Step::Write(writes) => {
-                    let results = writes.iter().map(|it| self.world.carry_out(it)).collect();
-                    self.writes.extend(writes);
-                    machine.feed(Fed::Written(results));
-                }
-                Step::ReadParent => {
-                    self.reads += 1;
-                    if let Some(before) = &mut self.before_read {
-                        before(&mut self.world);
-                    }
-                    machine.feed(Fed::Parent(Ok(self
-                        .world
-                        .object(self.parent.0, self.parent.1))));
-                }
-                Step::CallHook(call) => {
-                    let body: Value = serde_json::from_slice(&call.body.concat()).unwrap();
-                    let result = match &self.answers {
-                        Some(of) => answer(&of(&body)),
-                        None => self.answer.clone(),
-                    };
-                    self.calls.push((call.hook, body));
-                    let is_customize = call.hook == HookKind::Customize;
-                    let customized = is_customize.then(|| self.customize.clone());
-                    machine.feed(Fed::Hook(customized.unwrap_or(result)));
-                }
-                Step::Relate(rules) => machine.feed(Fed::Related(self.relate(&rules))),
-                Step::Done(mut outcome) => {
-                    self.memory = std::mem::take(&mut outcome.memory);
-                    return *outcome;
-                }
-            }
-        }
-        panic!("a pass ends after a few steps");
-    }
-
-    pub(crate) fn purposes(&self) -> Vec<Purpose> {
-        self.writes.iter().map(|write| write.purpose).collect()
-    }
-
-    pub(crate) fn child(&self, name: &str) -> &Value {
-        self.world
-            .get(CONFIG, "ns1", name)
-            .expect("the child is there")
     }
 }
 

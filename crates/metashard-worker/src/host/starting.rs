@@ -135,8 +135,9 @@ impl Host {
             ControllerKind::Composite => Controller::compile(&read(raw)?, raw, &lookup),
             ControllerKind::Decorator => Controller::compile_decorator(&read(raw)?, raw, &lookup),
         };
-        let controller =
-            controller.map_err(|error| Part::bad(error.reason(), error.to_string()))?;
+        let controller = controller
+            .map_err(|error| Part::bad(error.reason(), error.to_string()))?
+            .applying(self.context.config.apply.clone());
         if controller.paused {
             let text = "spec.paused is set: no hook is called, nothing is written, and parents that are deleted wait for their finalizer";
             return Err(Part::bad(reason::PAUSED, text));
