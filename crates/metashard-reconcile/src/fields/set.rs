@@ -109,7 +109,7 @@ pub(crate) fn union(mut left: Set, right: &Set) -> Set {
     left
 }
 
-/// What is in the first set and not in the second.
+/// What is in the first set and not in the second. A map or list of which nothing else is left goes with its parts.
 pub(crate) fn minus(left: &Set, right: &Set) -> Set {
     let mut rest = Set::new();
     for (name, ours) in left.iter().filter(|(name, _)| *name != ".") {
@@ -120,7 +120,7 @@ pub(crate) fn minus(left: &Set, right: &Set) -> Set {
         };
         let stays = is_member(a) && !is_member(b);
         let mut node = minus(a, b);
-        if node.is_empty() && !stays {
+        if node.is_empty() && (!stays || !a.is_empty()) {
             continue;
         }
         if stays && !node.is_empty() {

@@ -183,7 +183,8 @@ fn sets_are_joined_and_subtracted_by_their_members() {
     );
     assert_eq!(
         Value::Object(set::minus(&left, &right)),
-        json!({"f:a": {}, "f:c": {}})
+        json!({"f:c": {}}),
+        "a map whose parts are gone goes too"
     );
     assert!(set::minus(&left, &left).is_empty());
     assert_eq!(set::union(left.clone(), &left), left);
