@@ -74,12 +74,15 @@ impl Fleet {
         leader_namespace: &'static str,
     ) -> anyhow::Result<Self> {
         let cluster = Cluster::start(cluster::Options::default()).await?;
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds");
-        for file in fs::read_dir(folder).context("list deploy/crds")? {
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+        for file in fs::read_dir(deploy.join("crds")).context("list deploy/crds")? {
             cluster
                 .apply_yaml(&fs::read_to_string(file?.path())?)
                 .await?;
         }
+        cluster
+            .apply_yaml(&fs::read_to_string(deploy.join("system.yaml"))?)
+            .await?;
         let client = cluster.admin().await?;
         crds::install_one(&client, &crds::thing()).await?;
         let mut fleet = Self {

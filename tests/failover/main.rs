@@ -155,6 +155,7 @@ async fn freeze(fleet: &Fleet, victim: &'static str) -> anyhow::Result<()> {
 }
 
 async fn lose_lead(fleet: &Fleet) -> anyhow::Result<()> {
+    fleet.is_at_rest().await?;
     let before = fleet.map().await?;
     let scenario = Scenario {
         name: "lead taken away",
@@ -254,6 +255,7 @@ async fn workers_without_lead_and_leaders_without_work_share_a_fleet() -> anyhow
     let faults = Box::pin(async {
         fleet.is_shared_by(&["work-1", "work-2"]).await?;
         let leader = fleet.is_led("").await?;
+        fleet.is_at_rest().await?;
         let before = fleet.map().await?;
 
         let crash = Scenario {

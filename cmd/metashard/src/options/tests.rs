@@ -42,6 +42,8 @@ workers: 5
 cache-flush-interval: 1800s
 target-label-selector: 
 observe: false
+apply-strategy: dynamic-apply
+apply-strategy-ssa-field-manager: metacontroller
 replica-name: node-7-abcde
 system-namespace: metashard-system
 leader-election-namespace: metashard-system
