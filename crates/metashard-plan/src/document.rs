@@ -1,6 +1,11 @@
 //! Objects from files: YAML with any number of documents, JSON, and lists in either.
 
-use std::{fmt, io::Read, path::Path};
+use std::{
+    ffi::OsStr,
+    fmt,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 
@@ -61,12 +66,18 @@ pub enum Error {
     },
 }
 
-/// Reads all documents of a file; `-` is the standard input.
+/// Reads all documents of a file, or of a folder's `.yaml`, `.yml` and `.json` files by name, as kubectl does; `-` is the
+/// standard input.
 ///
 /// # Errors
 /// When it cannot be read or parsed.
 pub fn read(path: &Path) -> Result<Vec<Document>, Error> {
     let file = path.display().to_string();
+    if path.is_dir() {
+        let files = manifests(path).map_err(|source| Error::Read { file, source })?;
+        let all: Result<Vec<_>, _> = files.iter().map(|file| read(file)).collect();
+        return Ok(all?.into_iter().flatten().collect());
+    }
     let mut text = String::new();
     let read = if file == "-" {
         std::io::stdin().read_to_string(&mut text).map(drop)
@@ -77,6 +88,20 @@ pub fn read(path: &Path) -> Result<Vec<Document>, Error> {
         Ok(()) => parse(&file, &text),
         Err(source) => Err(Error::Read { file, source }),
     }
+}
+
+/// The files of a folder that hold manifests, by name.
+fn manifests(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let kind = path.extension().and_then(OsStr::to_str);
+        if path.is_file() && matches!(kind, Some("yaml" | "yml" | "json")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Reads the one document of a file.
@@ -198,6 +223,25 @@ mod tests {
     fn values(text: &str) -> Vec<Value> {
         let documents = parse("f", text).unwrap();
         documents.into_iter().map(|it| it.value).collect()
+    }
+
+    #[test]
+    fn a_folder_is_read_by_its_manifests_in_the_order_of_their_names() {
+        let folder = std::env::temp_dir().join(format!("metashard-plan-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (name, text) in [
+            ("b.json", "{\"n\":2}"),
+            ("a.yaml", "n: 1"),
+            ("c.txt", "n: 3"),
+        ] {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+
+        let found = read(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+
+        let values: Vec<_> = found.iter().map(|it| it.value["n"].clone()).collect();
+        assert_eq!(values, [1, 2]);
     }
 
     #[test]

@@ -46,9 +46,19 @@ pub(super) async fn run(flags: &Lint, output: &mut Output) -> anyhow::Result<Fou
                 output.line(scope)?;
             }
             let (problems, controllers) = (report.problems.len(), report.controllers.len());
-            output.line(&format!("{problems} problems in {controllers} controllers"))?;
+            output.line(&format!(
+                "{} in {}",
+                counted(problems, "problem"),
+                counted(controllers, "controller")
+            ))?;
         }
     }
     let is_bad = report.has_errors() || (flags.strict && !report.problems.is_empty());
     Ok(if is_bad { Found::Differs } else { Found::Same })
+}
+
+/// `1 problem`, `2 problems`.
+fn counted(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
 }
