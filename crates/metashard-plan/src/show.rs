@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use metashard_kube::gate::wire;
 use metashard_reconcile::{
     requeue::Requeue,
-    sync::{HookResult, Verdict},
+    sync::HookResult,
     write::{Aim, Op, Purpose, Write},
 };
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub fn value(rendered: &Rendered) -> Value {
     json!({
         "parent": rendered.parent.to_string(),
         "verdict": outcome.verdict.as_str(),
-        "message": message(&outcome.verdict),
+        "message": outcome.verdict.message(),
         "requeue": requeue(outcome.requeue),
         "calls": calls.collect::<Vec<_>>(),
         "writes": rendered.writes.iter().map(write_value).collect::<Vec<_>>(),
@@ -71,7 +71,7 @@ pub fn text(all: &[Rendered]) -> String {
 fn one(rendered: &Rendered, text: &mut String) {
     let outcome = &rendered.outcome;
     let verdict = outcome.verdict.as_str();
-    match message(&outcome.verdict) {
+    match outcome.verdict.message() {
         Some(message) => line(text, &format!("{}: {verdict}: {message}", rendered.parent)),
         None => line(text, &format!("{}: {verdict}", rendered.parent)),
     }
@@ -91,7 +91,7 @@ fn one(rendered: &Rendered, text: &mut String) {
     }
     match outcome.requeue {
         Requeue::Await => {}
-        requeue => line(text, &format!("  again {}", when(requeue))),
+        requeue => line(text, &format!("  again {requeue}")),
     }
 }
 
@@ -131,17 +131,6 @@ fn show_write(rendered: &Rendered, write: &Write, text: &mut String) {
     }
 }
 
-/// The text of a verdict that has one.
-pub fn message(verdict: &Verdict) -> Option<&str> {
-    match verdict {
-        Verdict::HookFailed(text)
-        | Verdict::AnswerRefused(text)
-        | Verdict::Held(text)
-        | Verdict::Failed(text) => Some(text),
-        _ => None,
-    }
-}
-
 /// When the parent is synced again, for programs.
 pub fn requeue(requeue: Requeue) -> Value {
     match requeue {
@@ -149,15 +138,6 @@ pub fn requeue(requeue: Requeue) -> Value {
         Requeue::After(delay) => json!({"afterSeconds": delay.as_secs_f64()}),
         Requeue::Soon => json!("soon"),
         Requeue::Backoff => json!("backoff"),
-    }
-}
-
-fn when(requeue: Requeue) -> String {
-    match requeue {
-        Requeue::Await => "when something changes".to_owned(),
-        Requeue::After(delay) => format!("after {delay:?}"),
-        Requeue::Soon => "soon".to_owned(),
-        Requeue::Backoff => "after a backoff".to_owned(),
     }
 }
 

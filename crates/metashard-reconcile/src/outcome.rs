@@ -103,6 +103,26 @@ impl Verdict {
             Self::NoAuthority => "no_authority",
         }
     }
+
+    /// The text of a verdict that has one, for people.
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Self::HookFailed(text)
+            | Self::AnswerRefused(text)
+            | Self::Held(text)
+            | Self::Failed(text) => Some(text),
+            Self::Unselected
+            | Self::Paused
+            | Self::Gone
+            | Self::Unchanged
+            | Self::Changed
+            | Self::Observed
+            | Self::Stale
+            | Self::Waiting
+            | Self::Throttled
+            | Self::NoAuthority => None,
+        }
+    }
 }
 
 /// One event to record on the parent.

@@ -1,6 +1,6 @@
 //! When a parent is synced again.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// When a parent is synced again, if nothing happens before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,4 +14,16 @@ pub enum Requeue {
     Soon,
     /// After the key's backoff, which grows with each time.
     Backoff,
+}
+
+/// When, for people: `after 5s`.
+impl fmt::Display for Requeue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Await => f.write_str("when something changes"),
+            Self::After(delay) => write!(f, "after {delay:?}"),
+            Self::Soon => f.write_str("soon"),
+            Self::Backoff => f.write_str("after a backoff"),
+        }
+    }
 }

@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use metashard_api::{
+    endpoint::SourceKind,
     id::{ControllerKind, ControllerUid},
     names::{LABEL_RECORD, RECORD_FINALIZERS, RECORD_FINALIZERS_PREFIX},
     resource::Resource,
@@ -55,7 +56,7 @@ pub(crate) struct Record {
 impl Ledger {
     /// Follows the records in `namespace`.
     pub(crate) fn open(informers: &Informers, namespace: &str) -> Self {
-        let resource = Arc::new(config_maps());
+        let resource = Arc::new(SourceKind::ConfigMap.resource());
         let key = ViewKey::new(Identity::process(), Arc::clone(&resource))
             .in_namespace(namespace)
             .selecting(format!("{LABEL_RECORD}={RECORD_FINALIZERS}"));
@@ -242,17 +243,6 @@ impl Record {
 
 fn name_of(uid: &ControllerUid) -> String {
     format!("{RECORD_FINALIZERS_PREFIX}{uid}")
-}
-
-fn config_maps() -> Resource {
-    Resource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "configmaps".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        namespaced: true,
-        has_status: false,
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use metashard_fleet::queue::{Cause, Causes};
 use metashard_reconcile::{
     object::Object,
     requeue::Requeue,
-    sync::{HookKind, HookResult, Outcome, Verdict},
+    sync::{HookKind, HookResult, Outcome},
     write::{Write, WriteResult},
 };
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ impl Record {
             shard: which.place.0,
             epoch: which.place.1,
             verdict: outcome.verdict.as_str(),
-            message: message(&outcome.verdict).map(cut),
+            message: outcome.verdict.message().map(cut),
             requeue: outcome.requeue,
             took: which.took,
             notes,
@@ -222,32 +222,13 @@ impl Record {
             "epoch": self.epoch.0,
             "verdict": self.verdict,
             "message": self.message,
-            "requeue": requeue(self.requeue),
+            "requeue": self.requeue.to_string(),
             "tookSeconds": self.took.as_secs_f64(),
             "calls": calls.collect::<Vec<_>>(),
             "writes": writes.collect::<Vec<_>>(),
             "moreWrites": self.notes.more_writes,
             "events": self.events,
         })
-    }
-}
-
-fn message(verdict: &Verdict) -> Option<&str> {
-    match verdict {
-        Verdict::HookFailed(text)
-        | Verdict::AnswerRefused(text)
-        | Verdict::Held(text)
-        | Verdict::Failed(text) => Some(text),
-        _ => None,
-    }
-}
-
-fn requeue(requeue: Requeue) -> String {
-    match requeue {
-        Requeue::Await => "when something changes".to_owned(),
-        Requeue::After(delay) => format!("after {delay:?}"),
-        Requeue::Soon => "soon".to_owned(),
-        Requeue::Backoff => "after a backoff".to_owned(),
     }
 }
 
