@@ -133,6 +133,22 @@ impl Memory {
         is_own
     }
 
+    /// Keeps the caches' own copy of each write of ours that they show already, so that no bytes are held twice.
+    /// `cached` gives the object of that name which a cache shows: of a child rule, or `None` for the parent.
+    pub fn share(&mut self, cached: impl Fn(Option<usize>, &Object) -> Option<Arc<Object>>) {
+        let held = self.written.iter_mut();
+        let children = held.map(|written| (Some(written.rule), &mut written.object));
+        let parent = self.parent.as_mut().map(|own| (None, own));
+        for (rule, own) in children.chain(parent) {
+            let is_same = |found: &Arc<Object>| {
+                found.uid() == own.uid() && found.resource_version() == own.resource_version()
+            };
+            if let Some(found) = cached(rule, own).filter(is_same) {
+                *own = found;
+            }
+        }
+    }
+
     /// Forgets what the customize hook asked for: it is called by the next sync.
     pub fn forget_customized(&mut self) {
         self.customized = None;

@@ -378,6 +378,11 @@ impl Instance {
 
     /// Keeps what is remembered of a parent. A wish for a forced sync that came meanwhile stays.
     pub(crate) fn remember(&self, key: &ParentKey, mut state: ParentState) {
+        // The next sync may be long in coming while many wait, and most writes are in the caches by now.
+        state.memory.share(|child, own| {
+            let cache = child.map_or(Cache::Parents(key.rule()), Cache::Children);
+            self.view(cache)?.get(own.namespace(), own.name())
+        });
         let mut seen = self.parents_seen.lock();
         if let Some(meanwhile) = seen.get(key) {
             state.forced |= meanwhile.forced;

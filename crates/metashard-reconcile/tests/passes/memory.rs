@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use metashard_reconcile::{
     memory::Memory,
+    object::Object,
     sync::{Candidates, Verdict},
     write::Purpose,
 };
@@ -185,6 +186,35 @@ fn what_a_cache_shows_is_let_go() {
     assert!(bench.memory.wrote(&parent), "and lets nothing go");
     assert!(bench.memory.saw(&parent));
     assert!(!bench.memory.wrote(&parent));
+}
+
+#[test]
+fn a_write_that_a_cache_shows_as_it_was_made_is_not_held_twice() {
+    let mut bench = Bench::wanting(&spec(), &[config("a", "1"), config("b", "1")]);
+    bench.pass();
+    let written = bench.world.object(CONFIG, "a").unwrap();
+    let shown = Arc::new(Object::parse(written.bytes().clone()).unwrap());
+    bench
+        .world
+        .edit(CONFIG, "b", |it| it["data"]["k"] = "theirs".into());
+    let newer = bench.world.object(CONFIG, "b").unwrap();
+
+    bench.memory.share(|rule, own| match (rule?, own.name()) {
+        (_, "a") => Some(Arc::clone(&shown)),
+        _ => Some(Arc::clone(&newer)),
+    });
+
+    assert_eq!(
+        Arc::strong_count(&shown),
+        2,
+        "the cache's copy is the one that is kept"
+    );
+    assert_eq!(
+        Arc::strong_count(&newer),
+        1,
+        "another state is not taken for it"
+    );
+    assert!(bench.memory.wrote(&written), "and it is known as ours");
 }
 
 #[test]
