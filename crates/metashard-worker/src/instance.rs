@@ -380,7 +380,7 @@ impl Instance {
     pub(crate) fn remember(&self, key: &ParentKey, mut state: ParentState) {
         // The next sync may be long in coming while many wait, and most writes are in the caches by now.
         state.memory.share(|child, own| {
-            let cache = child.map_or(Cache::Parents(key.rule()), Cache::Children);
+            let cache = child.map_or_else(|| Cache::Parents(key.rule()), Cache::Children);
             self.view(cache)?.get(own.namespace(), own.name())
         });
         let mut seen = self.parents_seen.lock();
