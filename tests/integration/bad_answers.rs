@@ -250,17 +250,21 @@ async fn a_child_without_a_name_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_child_that_is_named_twice_is_refused() -> anyhow::Result<()> {
-    let mut scene = Scene::new("twice").await?;
+async fn of_a_child_that_is_named_twice_the_last_counts_with_a_warning() -> anyhow::Result<()> {
+    let scene = Scene::new("twice").await?;
+    let stage = &scene.stage;
+    let last = config_map("edited", json!({ "text": "last" }));
+    stage.hook.answer_with(move |_| with(&last));
 
-    scene
-        .fail(with(&config_map("edited", json!({ "text": "other" }))))
-        .await?;
+    stage.poke(THING, PARENT).await?;
 
-    let text = "desired child ConfigMap edited: children[2].metadata.name: children[0] is the same object; return each child once";
-    scene.is_told(CHILD_REFUSED, text).await?;
-    scene.is_untouched().await?;
-    scene.heals().await
+    let is_last = |it: &Value| it["data"]["text"] == "last";
+    let children = stage.objects(CONFIG_MAP);
+    children.becomes("edited", "to be the last", is_last).await?;
+    let text = "desired child ConfigMap edited is returned more than once, and children[2] counts";
+    let event = stage.event(&scene.parent, "OddAnswer", text).await?;
+    ensure!(event["type"] == "Warning", "{event:#}");
+    Ok(())
 }
 
 #[tokio::test]

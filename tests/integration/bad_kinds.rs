@@ -124,6 +124,11 @@ async fn parents_without_a_status_subresource_are_left_alone_until_they_have_one
         "spec.parentResource: statuslesses in test.metashard.io/v1 have no status subresource";
     let why = reason::NO_STATUS_SUBRESOURCE;
     is_said(&stage, condition::ACCEPTED, why, text).await?;
+    let log = stage.shared.replica.whole_log();
+    let logger = format!("composite.{}", stage.namespace);
+    let is_ignored =
+        |line: &str| line.contains("Ignoring CompositeController") && line.contains(&logger);
+    ensure!(log.lines().any(is_ignored), "it is not logged");
     throughout("no call and no write", async || {
         ensure!(stage.hook.count() == 0, "the hook was called");
         let after = stage.objects(STATUSLESS).get("parent").await?;

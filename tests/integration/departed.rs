@@ -276,3 +276,19 @@ async fn a_paused_controller_rests_and_says_so_until_it_is_resumed() -> anyhow::
     stage.condition("Ready", "True").await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_deleted_controller_whose_children_were_to_stay_holds_no_parent() -> anyhow::Result<()> {
+    let stage = Stage::new("departed-orphan").await?;
+    stage
+        .controller()
+        .child(CONFIG_MAP, "InPlace")
+        .edit(|it| it["spec"]["childResources"][0]["deletionPolicy"] = "Orphan".into())
+        .apply()
+        .await?;
+    held(&stage, 1).await?;
+
+    stage.objects(CONTROLLER).delete(&stage.namespace).await?;
+
+    none_is_held(&stage).await
+}

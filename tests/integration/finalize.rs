@@ -149,6 +149,28 @@ async fn the_finalizer_goes_when_the_finalize_hook_goes_from_the_spec() -> anyho
 }
 
 #[tokio::test]
+async fn the_finalizer_goes_with_the_finalize_hook_from_a_parent_that_is_not_selected_any_more()
+-> anyhow::Result<()> {
+    let stage = held("dropped-away", false).await?;
+    let things = stage.objects(THING);
+    let away = json!({ "metadata": { "labels": { STAGE: "other" } } });
+    things.patch("p", away).await?;
+    stage
+        .request("a finalize call", |it| it["finalizing"] == true)
+        .await?;
+
+    let patch = json!({ "spec": { "hooks": { "finalize": null } } });
+    stage
+        .objects(CONTROLLER)
+        .patch(&stage.namespace, patch)
+        .await?;
+
+    let is_let_go = |it: &Value| finalizers(it).is_null();
+    things.becomes("p", "to be let go", is_let_go).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_parent_that_is_no_longer_selected_is_finalized_and_let_go() -> anyhow::Result<()> {
     let stage = held("unselected", false).await?;
     let things = stage.objects(THING);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
+use metashard_testkit::{FakeHook, hook::Answer};
 use serde_json::json;
 
 use crate::support::{Stage, THING, eventually};
@@ -180,4 +181,25 @@ async fn the_log_has_the_lines_that_people_look_for() -> anyhow::Result<()> {
         Ok(())
     })
     .await
+}
+
+#[tokio::test]
+async fn a_failed_sync_is_logged_under_its_controller_in_metacontrollers_words()
+-> anyhow::Result<()> {
+    let stage = Stage::with_hook("log-failed", FakeHook::start(|_| Answer::status(500, "boom"))?).await?;
+    stage.controller().apply().await?;
+    let parent = stage.parent(THING, "p", json!({})).await?;
+    stage.event(&parent, "SyncError", "boom").await?;
+
+    let name = &stage.namespace;
+    let words = format!("failed to sync Thing '{name}/p': sync hook failed for Thing {name}/p: ");
+    let line = eventually("a line about it", async || {
+        let log = stage.shared.replica.whole_log();
+        let line = log.lines().find(|line| line.contains(&words));
+        line.map(str::to_owned).context("none")
+    })
+    .await?;
+    ensure!(line.contains(&format!("composite.{name}")), "{line}");
+    ensure!(line.contains("ERROR"), "{line}");
+    Ok(())
 }

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use metashard_testkit::hook::gap;
 use serde_json::{Value, json};
 
-use crate::support::{CONFIG_MAP, STAGE, Stage, THING, config_map, eventually, throughout};
+use crate::support::{CONFIG_MAP, STAGE, Stage, THING, config_map, eventually, labelled, throughout};
 
 /// Until `count` more calls have come than now.
 async fn more_calls(stage: &Stage, count: usize) -> anyhow::Result<()> {
@@ -95,6 +95,32 @@ async fn a_parent_that_is_relabelled_away_is_left_alone_and_comes_back_by_its_la
     let back = json!({ "metadata": { "labels": { STAGE: stage.namespace } } });
     things.patch("p", back).await?;
     stage.objects(CONFIG_MAP).goes("a").await
+}
+
+#[tokio::test]
+async fn an_ownerless_object_that_no_parent_selects_starts_no_sync() -> anyhow::Result<()> {
+    let stage = Stage::new("not-picked").await?;
+    stage
+        .controller()
+        .child(CONFIG_MAP, "InPlace")
+        .with_selectors_of_parents()
+        .apply()
+        .await?;
+    let selector = json!({ "matchLabels": { "app": "mine" } });
+    stage
+        .parent(THING, "p", json!({ "selector": selector }))
+        .await?;
+    stage.settle(THING, "p").await?;
+    let others = stage.objects(CONFIG_MAP);
+    let other = |name| labelled(config_map(name, json!({})), "app", "other");
+
+    others.create(other("a")).await?;
+    others.patch("a", json!({ "data": { "k": "v" } })).await?;
+    no_calls(&stage).await?;
+
+    let picked = json!({ "metadata": { "labels": { "app": "mine" } } });
+    others.patch("a", picked).await?;
+    others.goes("a").await
 }
 
 #[tokio::test]

@@ -177,7 +177,59 @@ pub(crate) fn incarnation() -> Incarnation {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, time::SystemTime};
+
+    use metashard_fleet::time::Now;
+    use metashard_kube::{client, metrics::Metrics};
+    use metashard_runtime::{clock::ManualClock, tls};
+    use prometheus::Registry;
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// Clients of an API server at this port.
+    async fn clients(port: u16, clock: Clock) -> Clients {
+        tls::install_provider();
+        let path = std::env::temp_dir().join(format!("metashard-prepare-{port}"));
+        let kubeconfig = format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+             clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}], users: [{{name: u, user: {{}}}}]}}"
+        );
+        fs::write(&path, kubeconfig).unwrap();
+        let options = client::Options {
+            kubeconfig: Some(path.clone()),
+            ..client::Options::default()
+        };
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let clients = Clients::connect(options, clock, metrics).await.unwrap();
+        fs::remove_file(path).unwrap();
+        clients
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_does_not_answer_is_tried_six_times_five_seconds_apart() {
+        let manual = ManualClock::new(Now::default(), SystemTime::UNIX_EPOCH);
+        let clock = manual.clock();
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let clients = clients(server.local_addr().unwrap().port(), clock.clone()).await;
+        let reached = reach(&clients, &clock);
+        tokio::pin!(reached);
+        let mut tries = Vec::new();
+
+        let error = loop {
+            tokio::select! {
+                biased;
+                reached = &mut reached => break reached.unwrap_err(),
+                Ok(_hung_up) = server.accept() => tries.push(clock.now().mono),
+                () = tokio::task::yield_now() => manual.advance(Duration::from_millis(50)),
+            }
+        };
+
+        assert_eq!(tries.len(), 6);
+        let is_apart = |pair: &[_]| matches!(pair, [a, b] if *a + Duration::from_secs(5) <= *b);
+        assert!(tries.windows(2).all(is_apart), "{tries:?}");
+        assert!(error.to_string().contains("does not answer"), "{error}");
+    }
 
     #[test]
     fn the_advertised_address_is_given_or_listened_on_or_the_way_to_the_api_server() {

@@ -138,6 +138,9 @@ pub fn requeue(requeue: Requeue) -> Value {
         Requeue::After(delay) => json!({"afterSeconds": delay.as_secs_f64()}),
         Requeue::Soon => json!("soon"),
         Requeue::Backoff => json!("backoff"),
+        Requeue::BackoffAndAfter(delay) => {
+            json!({"backoff": true, "afterSeconds": delay.as_secs_f64()})
+        }
     }
 }
 

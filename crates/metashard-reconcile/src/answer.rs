@@ -39,6 +39,8 @@ pub(crate) struct Wanted {
     pub(crate) children: Vec<Desired>,
     /// Children of kinds that are declared but not served now: passed over.
     pub(crate) unserved: Vec<String>,
+    /// What is told of children that are returned more than once, and not the same each time.
+    pub(crate) repeated: Vec<String>,
 }
 
 /// Why an answer is refused whole.
@@ -74,14 +76,24 @@ impl Scope<'_> {
                 desired.name.clone(),
             );
             match seen.entry(key) {
-                Entry::Vacant(free) => drop(free.insert(index)),
-                Entry::Occupied(first) => {
-                    let list = self.controller.answer_list();
-                    let problem = format!("{list}[{}] is the same object", first.get());
-                    return Err(at.refuse("metadata.name", &problem, "return each child once"));
+                Entry::Vacant(free) => {
+                    free.insert(wanted.children.len());
+                    wanted.children.push(desired);
+                }
+                // As in Metacontroller the last one counts.
+                Entry::Occupied(place) => {
+                    let Some(earlier) = wanted.children.get_mut(*place.get()) else {
+                        continue;
+                    };
+                    if earlier.wish != desired.wish {
+                        let At { path, object } = at;
+                        wanted.repeated.push(format!(
+                            "desired child {object} is returned more than once, and {path} counts; return each child once"
+                        ));
+                    }
+                    *earlier = desired;
                 }
             }
-            wanted.children.push(desired);
         }
         Ok(wanted)
     }

@@ -52,7 +52,7 @@ pub(crate) fn selector(controller: &Controller, parent: &Object) -> Result<Selec
     }
     if controller.generate_selector {
         return Selector::generated(parent.uid())
-            .map_err(|error| format!("can't convert label selector: {error}"));
+            .map_err(|error| format!("can't convert label selector ({LABEL_CONTROLLER_UID}={}): {error}", parent.uid()));
     }
     let spec = parent.spec().map(selector_alone);
     Selector::of_children(spec.as_ref()).map_err(|error| match error {
@@ -69,7 +69,10 @@ pub(crate) fn selector(controller: &Controller, parent: &Object) -> Result<Selec
             )
         }
         Error::Shape(_) => format!("can't get label selector from {parent}: {error}"),
-        error => format!("can't convert label selector of {parent}: {error}"),
+        error => {
+            let selector = spec.as_ref().map_or(&Value::Null, |spec| &spec["selector"]);
+            format!("can't convert label selector ({selector}): {error}")
+        }
     })
 }
 

@@ -26,6 +26,7 @@ use metashard_api::{
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
+    claim,
     object::{Object, OwnerReference},
     request::Frame,
     sync::HookKind,
@@ -325,6 +326,11 @@ impl Controller {
             && !new.is_deleting()
             && new.same_labels(old)
             && new.same_annotations(old)
+    }
+
+    /// Whether an ownerless object is one that a parent's selector picks, so that the parent would adopt it.
+    pub fn picks(&self, parent: &Object, orphan: &Object) -> bool {
+        claim::selector(self, parent).is_ok_and(|it| it.matches(|key| orphan.label(key)))
     }
 
     /// The reference of a child to its controlling parent, and the index of the rule of that parent's kind in any version;

@@ -14,6 +14,8 @@ pub enum Requeue {
     Soon,
     /// After the key's backoff, which grows with each time.
     Backoff,
+    /// The same, and after this time as well: something went wrong, and the hook asked for it.
+    BackoffAndAfter(Duration),
 }
 
 /// When, for people: `after 5s`.
@@ -24,6 +26,7 @@ impl fmt::Display for Requeue {
             Self::After(delay) => write!(f, "after {delay:?}"),
             Self::Soon => f.write_str("soon"),
             Self::Backoff => f.write_str("after a backoff"),
+            Self::BackoffAndAfter(delay) => write!(f, "after a backoff, and after {delay:?}"),
         }
     }
 }

@@ -249,11 +249,15 @@ impl Departure {
     }
 }
 
-/// Group and plural of each kind of parents that a controller object puts finalizers on; none without a finalize hook.
+/// Group and plural of each kind of parents that a controller object puts finalizers on: none without a finalize hook, or
+/// children that are let go where others are deleted.
 fn finalized_kinds(controller: &Object) -> BTreeSet<(String, String)> {
     let body: Value = serde_json::from_slice(controller.bytes()).unwrap_or_default();
     let spec = &body["spec"];
-    if spec["hooks"]["finalize"].is_null() {
+    let children = ["childResources", "attachments"].map(|field| spec[field].as_array());
+    let mut children = children.into_iter().flatten().flatten();
+    let lets_go = children.any(|rule| rule["deletionPolicy"] == "Orphan");
+    if spec["hooks"]["finalize"].is_null() && !lets_go {
         return BTreeSet::new();
     }
     let many = spec["resources"].as_array().into_iter().flatten();
@@ -292,7 +296,11 @@ mod tests {
         let decorator = kinds(&json!({ "resources": [foo, pods], "hooks": hooks }));
         let without = kinds(&json!({ "parentResource": foo, "hooks": { "sync": {} } }));
 
+        let orphaning = json!([{ "deletionPolicy": "Delete" }, { "deletionPolicy": "Orphan" }]);
+        let orphaning = kinds(&json!({ "parentResource": foo, "childResources": orphaning }));
+
         assert_eq!(composite, [pair("ex.io", "foos")]);
+        assert_eq!(orphaning, [pair("ex.io", "foos")]);
         assert_eq!(decorator, [pair("", "pods"), pair("ex.io", "foos")]);
         assert!(without.is_empty());
     }

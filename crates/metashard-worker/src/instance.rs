@@ -25,6 +25,7 @@ use metashard_runtime::task;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::telling::logger;
 use crate::{
     conditions::Part,
     context::Context,
@@ -148,9 +149,10 @@ pub(crate) struct LastSync {
 }
 
 impl Instance {
-    /// Opens the caches of `controller` and starts to collect keys, in a flow that is held.
+    /// Opens the caches of a controller and starts to collect keys, in a flow that is held. With it comes whether parents
+    /// that it does not select may carry its finalizer.
     pub(crate) fn open(
-        controller: Controller,
+        (controller, holds): (Controller, bool),
         hooks: Hooks,
         gate: WriteGate,
         shard: ShardId,
@@ -161,7 +163,7 @@ impl Instance {
         let flow = context
             .dispatcher
             .add_flow(&context.tenant, context.config.workers);
-        let parents = open_parents(&controller, &identity, flow, context);
+        let parents = open_parents((&controller, holds), &identity, flow, context);
         let children = open_children(&controller, &identity, flow, &parents, context);
         let revisions = controller.history.as_ref().map(|history| {
             let key = ViewKey::new(identity.clone(), Arc::clone(&history.resource));
@@ -429,7 +431,7 @@ async fn reach(view: &View, last_written: &[LastWritten]) {
 }
 
 fn open_parents(
-    controller: &Arc<Controller>,
+    (controller, holds): (&Arc<Controller>, bool),
     identity: &Identity,
     flow: FlowId,
     context: &Arc<Context>,
@@ -437,7 +439,7 @@ fn open_parents(
     let open = |(rule, of): (usize, &ParentRule)| {
         let mut key = ViewKey::new(identity.clone(), Arc::clone(&of.resource));
         // A parent that is no longer selected still has to be finalized, and its cache must show it until then.
-        if let (false, Some(query)) = (controller.finalizes(), of.labels.to_query()) {
+        if let (false, Some(query)) = (holds, of.labels.to_query()) {
             key = key.selecting(query);
         }
         let subscriber = ParentEvents {

@@ -1,7 +1,7 @@
 //! Which kinds of parents carry a controller's finalizer, as the cluster remembers it.
 //!
 //! A controller object may be deleted while no replica runs, and with it goes its spec, which names the kinds of its
-//! parents. So there is a ConfigMap in the system namespace for each controller with a finalize hook. It is written before
+//! parents. So there is a ConfigMap in the system namespace for each controller that holds its parents by its finalizer. It is written before
 //! the controller's first sync, only ever gains kinds, and is deleted when the controller is gone and its finalizer is on
 //! no parent any more.
 
@@ -133,7 +133,9 @@ impl Ledger {
 
     /// The write that is needed so that all kinds of parents of `controller` are recorded.
     fn lacking(&self, controller: &Controller) -> Option<Write> {
-        controller.finalize.as_ref()?;
+        if !controller.finalizes() {
+            return None;
+        }
         let known = self.get(&controller.uid);
         let resources = controller.parents.iter().map(|rule| &rule.resource);
         let mut parents: BTreeSet<_> = resources

@@ -25,7 +25,7 @@ use metashard_reconcile::{
     },
     write::{Write, WriteError, WriteResult},
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info};
 
 use self::observed::{candidates, candidates_in, catch_up, seen, signature};
 use crate::{
@@ -85,7 +85,7 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     let spared = match news {
         _ if state.forced || due => false,
         News::Nothing => true,
-        News::OwnStatus => instance.feedback.lock().spare(),
+        News::OwnStatus => instance.feedback.lock().spare(began.mono),
         News::Some => false,
     };
     if spared {
@@ -339,7 +339,7 @@ impl Pass<'_> {
         }
         let now = self.instance.context.clock.now().mono;
         let due = match outcome.requeue {
-            Requeue::After(delay) => Some(now + delay),
+            Requeue::After(delay) | Requeue::BackoffAndAfter(delay) => Some(now + delay),
             Requeue::Await | Requeue::Soon | Requeue::Backoff => None,
         };
         let last = self.answer.map(|answer| LastSync {
@@ -354,7 +354,10 @@ impl Pass<'_> {
             memory: outcome.memory,
             last,
             // What was not done is not an echo of anything.
-            forced: matches!(outcome.requeue, Requeue::Soon | Requeue::Backoff),
+            forced: matches!(
+                outcome.requeue,
+                Requeue::Soon | Requeue::Backoff | Requeue::BackoffAndAfter(_)
+            ),
             due,
             customized_at: self.customized_at,
         };
@@ -365,13 +368,21 @@ impl Pass<'_> {
                 Again::RetryAfter(delay)
             }
             (_, Requeue::After(delay)) => {
-                let dispatcher = &self.instance.context.dispatcher;
-                dispatcher.push_after(self.instance.flow, key.clone(), delay);
+                self.come_back(delay);
                 Again::Await
+            }
+            (_, Requeue::BackoffAndAfter(delay)) => {
+                self.come_back(delay);
+                Again::Backoff
             }
             (_, Requeue::Await) => Again::Await,
             (_, Requeue::Soon | Requeue::Backoff) => Again::Backoff,
         }
+    }
+
+    fn come_back(&self, delay: Duration) {
+        let dispatcher = &self.instance.context.dispatcher;
+        dispatcher.push_after(self.instance.flow, self.key.clone(), delay);
     }
 
     /// The newest write of each cache: once a cache shows that one, it shows them all.
@@ -419,15 +430,15 @@ impl Pass<'_> {
         let counts = outcome.counts;
         match &outcome.verdict {
             Verdict::HookFailed(why) => {
-                warn!(%controller, %key, why, "hook failed");
+                error!(logger = instance.logger(), %controller, %key, error = instance.sync_error(parent, why), "hook failed");
                 instance.set_hook_health(Part::bad(reason::CALL_FAILED, why.clone()));
             }
             Verdict::AnswerRefused(why) => {
-                warn!(%controller, %key, why, "answer refused");
+                error!(logger = instance.logger(), %controller, %key, error = instance.sync_error(parent, why), "answer refused");
                 instance.set_hook_health(Part::bad(reason::ANSWER_REFUSED, why.clone()));
             }
             Verdict::Failed(why) | Verdict::Held(why) => {
-                warn!(%controller, %key, why, verdict = outcome.verdict.as_str(), "sync failed");
+                error!(logger = instance.logger(), %controller, %key, error = instance.sync_error(parent, why), verdict = outcome.verdict.as_str(), "sync failed");
             }
             verdict => {
                 if self.answer.is_some() {
@@ -436,7 +447,7 @@ impl Pass<'_> {
                         "the last call was answered",
                     ));
                 }
-                debug!(%controller, %key, verdict = verdict.as_str(), writes = counts.total(), "synced");
+                debug!(logger = instance.logger(), %controller, %key, verdict = verdict.as_str(), writes = counts.total(), "synced");
             }
         }
         instance.troubles.lock().note(key, outcome);

@@ -16,8 +16,7 @@ use crate::{dispatch::Dispatcher, key::ParentKey};
 
 /// The parents that may adopt an ownerless `child`, among those of the cache.
 ///
-/// With a generated selector only the parent that the label names; else those in its namespace, whose own selectors are
-/// looked at by the sync.
+/// With a generated selector only the parent that the label names; else those in its namespace whose own selectors pick it.
 fn possible_parents(child: &Object, controller: &Controller, parents: &[View]) -> Vec<ParentKey> {
     // A decorator adopts nothing.
     let adopts = controller.kind == ControllerKind::Composite;
@@ -32,7 +31,11 @@ fn possible_parents(child: &Object, controller: &Controller, parents: &[View]) -
         parent
             .namespace()
             .is_none_or(|it| child.namespace() == Some(it))
-            && (!controller.generate_selector || named == Some(parent.uid()))
+            && if controller.generate_selector {
+                named == Some(parent.uid())
+            } else {
+                controller.picks(parent, child)
+            }
     };
     let mut keys = Vec::new();
     for (rule, view) in parents.iter().enumerate() {
@@ -159,7 +162,8 @@ impl ChildEvents {
             if let Some(key) = self.controlling_parent(child) {
                 self.dispatcher.push(self.flow, key, cause);
             }
-        } else {
+        } else if cause == Cause::Child {
+            // At the start every parent is synced anyway.
             let keys = possible_parents(child, &self.controller, &self.parents);
             self.dispatcher.push_all(self.flow, keys, cause);
         }

@@ -48,10 +48,7 @@ pub enum DecodeError {
         field: String,
     },
     /// Strict mode, and there are fields that are unknown or repeated.
-    #[error(
-        "read the hook's answer in strict mode: {}",
-        odd_fields(unknown, repeated)
-    )]
+    #[error("{}", odd_fields(unknown, repeated))]
     Strict {
         /// Paths of fields that have no meaning.
         unknown: Vec<String>,

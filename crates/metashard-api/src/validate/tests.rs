@@ -261,3 +261,28 @@ fn a_finding_reads_as_one_line_with_field_fault_and_fix() {
     );
     assert!(finding.refuses());
 }
+
+#[test]
+fn a_webhook_without_a_place_is_refused_in_metacontrollers_words() {
+    for (webhook, text) in [
+        (
+            json!({ "url": null, "path": "/x" }),
+            "spec.hooks.sync.webhook: invalid webhook config: must specify either a full 'url', or both 'service' and 'path'; give one of them",
+        ),
+        (
+            json!({ "url": null, "path": "/x", "service": { "name": "s", "namespace": "" } }),
+            "spec.hooks.sync.webhook.service: invalid webhook config: 'service' must specify both 'name' and 'namespace'; give both",
+        ),
+    ] {
+        let mut object = good();
+        merge(
+            &mut object["spec"],
+            &json!({ "hooks": { "sync": { "webhook": webhook } } }),
+        );
+
+        let findings = composite(&serde_json::from_value(object).unwrap());
+
+        let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, [text]);
+    }
+}

@@ -44,7 +44,7 @@ fn place(field: &str, webhook: &Webhook, findings: &mut Vec<Finding>) {
         (None, Some(service), Some(path)) => service_place(field, service, path, findings),
         (None, _, _) => findings.push(Finding::invalid(
             field,
-            "neither url, nor both service and path",
+            "invalid webhook config: must specify either a full 'url', or both 'service' and 'path'",
             "give one of them",
         )),
     }
@@ -54,7 +54,7 @@ fn service_place(field: &str, service: &ServiceReference, path: &str, findings: 
     if service.name.is_empty() || service.namespace.is_empty() {
         findings.push(Finding::invalid(
             format!("{field}.service"),
-            "name or namespace is empty",
+            "invalid webhook config: 'service' must specify both 'name' and 'namespace'",
             "give both",
         ));
     }

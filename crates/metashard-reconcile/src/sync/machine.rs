@@ -386,12 +386,15 @@ impl SyncMachine {
         self.done(Verdict::HookFailed(error), requeue)
     }
 
+    /// The version of a hook's bodies.
+    pub(super) fn version_of(&self, hook: HookKind) -> &'static str {
+        let hook = self.controller.hook(hook);
+        hook.map_or(Version::V1, |hook| hook.version).as_str()
+    }
+
     /// The text of a failed call or a refused answer, as Metacontroller has it.
     pub(super) fn hook_error(&self, hook: HookKind, error: &str) -> String {
-        let version = self
-            .controller
-            .hook(hook)
-            .map_or("v1", |hook| hook.version.as_str());
+        let version = self.version_of(hook);
         let name = hook.as_str();
         let text = format!("{name} hook failed (version={version}): {error}");
         match self.controller.kind {

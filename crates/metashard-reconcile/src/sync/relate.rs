@@ -9,7 +9,7 @@ use super::{HookCall, HookKind, HookResult, Stage, Step, SyncMachine, Unrelated}
 use crate::{
     memory::Customized,
     object::Object,
-    outcome::{Verdict, chain},
+    outcome::Verdict,
     related::{Error, Related},
     requeue::Requeue,
 };
@@ -63,7 +63,7 @@ impl SyncMachine {
                 self.stage = Stage::Relating(waiting);
                 Step::Relate(rules)
             }
-            Err(error) => self.refuse_rules(&chain(&error)),
+            Err(error) => self.refuse_rules(&self.unread(HookKind::Customize, &error)),
         }
     }
 

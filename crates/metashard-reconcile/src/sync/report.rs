@@ -82,9 +82,10 @@ impl SyncMachine {
             (Some(resync), Some(fight)) => Some(resync.min(fight)),
             (resync, fight) => resync.or(fight),
         };
+        let is_in_trouble = matches!(verdict, Verdict::Failed(_)) || report.is_waiting;
         let requeue = match (&verdict, resync) {
-            (Verdict::Failed(_), _) => Requeue::Backoff,
-            _ if report.is_waiting => Requeue::Backoff,
+            (_, Some(after)) if is_in_trouble => Requeue::BackoffAndAfter(after),
+            (_, None) if is_in_trouble => Requeue::Backoff,
             (Verdict::Stale, _) => Requeue::Soon,
             (_, Some(after)) => Requeue::After(after),
             (_, None) => Requeue::Await,

@@ -51,9 +51,21 @@ impl SyncMachine {
     }
 
     pub(super) fn refuse_unread(&mut self, hook: HookKind, error: &DecodeError) -> Step {
-        let error = self.hook_error(hook, &chain(error));
+        let error = self.hook_error(hook, &self.unread(hook, error));
         self.report.sync_error(&error);
         self.done(Verdict::AnswerRefused(error), Requeue::Backoff)
+    }
+
+    /// Why an answer is not read; for odd fields in strict mode in Metacontroller's words, which people look for.
+    pub(super) fn unread(&self, hook: HookKind, error: &DecodeError) -> String {
+        let name = hook.as_str();
+        match error {
+            DecodeError::Strict { .. } => format!(
+                "strict validation failed for {} webhookResponse (type: {name}, mode: strict): {error}",
+                self.version_of(hook)
+            ),
+            error => chain(error),
+        }
     }
 
     /// Plans all that an answer asks for, before anything of it is written.
@@ -73,7 +85,7 @@ impl SyncMachine {
             resync_after,
             finalized,
             events,
-            warnings,
+            mut warnings,
         } = answer;
         let is_absent = children.is_none();
         let mut wanted = match self.check(children.unwrap_or_default()) {
@@ -107,6 +119,7 @@ impl SyncMachine {
         if let Some(step) = self.hold(hook, is_absent, &plan) {
             return step;
         }
+        warnings.append(&mut wanted.repeated);
         self.tell(events, warnings, &wanted.unserved);
         self.report.resync = resync_after;
         let status = self.status_of(status, &mut decoration, finalized);

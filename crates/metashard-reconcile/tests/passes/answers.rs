@@ -81,7 +81,6 @@ fn wrong_fields() -> Vec<(&'static str, Value, Words)> {
         (name, json!("../x"), &["metadata.name"]),
         (name, json!("a?b"), &["metadata.name"]),
         (name, json!("x".repeat(254)), &["metadata.name"]),
-        (name, json!("a"), &["ConfigMap a", "children[0]", "once"]),
         (namespace, json!("ns2"), &["metadata.namespace", "\"ns1\""]),
         (namespace, json!(5), &["metadata.namespace"]),
         (
@@ -169,6 +168,53 @@ fn an_answer_that_cannot_be_read_is_refused_and_children_stay() {
         assert!(bench.writes.is_empty());
         let start = "SyncError: Sync error: sync hook failed for Foo ns1/p: sync hook failed (version=v1): ";
         assert!(told(&outcome)[0].starts_with(start), "{:?}", told(&outcome));
+    }
+}
+
+#[test]
+fn of_a_child_that_is_returned_twice_the_last_counts_and_it_is_told() {
+    for version in ["v1", "v2"] {
+        let mut spec = spec();
+        spec["hooks"]["sync"] = hook(version);
+        let mut bench = Bench::new(&spec);
+        let (first, last) = (config("a", "1"), config("a", "2"));
+        bench.want(&[first.clone(), config("b", "1"), last.clone()]);
+
+        let outcome = bench.pass();
+
+        assert_eq!(outcome.counts.created, 2);
+        assert_eq!(bench.child("a")["data"], last["data"]);
+        let told = told(&outcome);
+        assert!(told[0].starts_with("OddAnswer: "), "{told:?}");
+        for word in ["ConfigMap a", "children[2] counts"] {
+            assert!(told[0].contains(word), "{told:?}");
+        }
+
+        bench.want(&[last.clone(), config("b", "1"), last]);
+        let outcome = bench.pass();
+        assert_eq!(outcome.verdict, Verdict::Unchanged, "the same twice is once");
+        assert!(outcome.events.is_empty());
+    }
+}
+
+#[test]
+fn odd_fields_in_strict_mode_are_told_in_metacontrollers_words() {
+    for version in ["v1", "v2"] {
+        let mut spec = spec();
+        spec["hooks"]["sync"] = hook(version);
+        spec["hooks"]["sync"]["webhook"]["responseUnMarshallMode"] = "strict".into();
+        let mut bench = Bench::new(&spec);
+        bench.answer = answer(&json!({"children": [], "childrn": []}));
+
+        let outcome = bench.pass();
+
+        let start = format!(
+            "SyncError: Sync error: sync hook failed for Foo ns1/p: sync hook failed (version={version}): \
+             strict validation failed for {version} webhookResponse (type: sync, mode: strict): "
+        );
+        let told = told(&outcome);
+        assert!(told[0].starts_with(&start), "{told:?}");
+        assert!(told[0].ends_with("childrn"), "{told:?}");
     }
 }
 

@@ -279,6 +279,35 @@ fn a_parent_without_a_selector_is_refused_and_nothing_is_touched() {
 
 /// O04: the event says that the field came in empty.
 #[test]
+fn a_selector_that_cannot_be_used_is_told_in_metacontrollers_words() {
+    let wrong = json!({"matchLabels": {"app": "not a value"}});
+    let text = r#"SyncError: Sync error: can't convert label selector ({"matchLabels":{"app":"not a value"}}): "#;
+    let mut bench = Bench::new(&selecting());
+    bench
+        .world
+        .edit("foos", "p", |it| it["spec"] = json!({"selector": wrong}));
+
+    let outcome = bench.pass();
+
+    assert!(told(&outcome)[0].starts_with(text), "{:?}", told(&outcome));
+    assert!(bench.writes.is_empty() && bench.calls.is_empty());
+}
+
+#[test]
+fn only_what_its_selector_picks_concerns_a_parent() {
+    let bench = Bench::new(&selecting());
+    let parent = bench.world.object("foos", "p").unwrap();
+    let mut orphan = web("a", "1");
+    orphan["metadata"]["uid"] = "U".into();
+    orphan["metadata"]["resourceVersion"] = "1".into();
+    let mut other = orphan.clone();
+    other["metadata"]["labels"]["app"] = "other".into();
+
+    assert!(bench.controller.picks(&parent, &parse(&orphan)));
+    assert!(!bench.controller.picks(&parent, &parse(&other)));
+}
+
+#[test]
 fn a_selector_that_the_schema_emptied_is_told_as_such() {
     let mut bench = Bench::new(&selecting());
     bench

@@ -68,8 +68,18 @@ impl Stage {
         stage
     }
 
+    /// The same, with children that are applied by the server.
+    pub(crate) fn applying(spec: &Value, size: usize) -> Self {
+        let mut stage = Self::on(Bench::applying(spec, &[]), size);
+        stage.settle();
+        stage
+    }
+
     pub(crate) fn unsynced(spec: &Value, size: usize) -> Self {
-        let mut bench = Bench::new(spec);
+        Self::on(Bench::new(spec), size)
+    }
+
+    fn on(mut bench: Bench, size: usize) -> Self {
         bench.answers = Some(Box::new(sized));
         let mut stage = Self { bench };
         stage.edit("size", &json!(size));

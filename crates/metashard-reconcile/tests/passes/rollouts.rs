@@ -50,8 +50,11 @@ fn children_are_created_all_at_once_and_are_at_the_latest_revision() {
 
 #[test]
 fn a_roll_out_moves_one_child_at_a_time_in_order_and_waits_until_each_is_well() {
-    for method in METHODS {
-        let mut stage = Stage::new(&rolling_spec(method), 20);
+    let both = |method| {
+        let spec = rolling_spec(method);
+        [Stage::new(&spec, 20), Stage::applying(&spec, 20)].map(|stage| (method, stage))
+    };
+    for (method, mut stage) in METHODS.into_iter().flat_map(both) {
         stage.edit("image", &json!("v2"));
         for index in 0..20 {
             let child = name(index);

@@ -48,6 +48,27 @@ fn an_absent_status_is_an_empty_one() {
     }
 }
 
+/// A child that fails for good makes the backoff grow to a quarter of an hour; the hook asked to be called each five seconds.
+#[test]
+fn a_hook_is_called_when_it_asked_for_it_also_while_children_fail() {
+    let mut bench = Bench::new(&spec());
+    let body = json!({"children": [config("a", "1")], "resyncAfterSeconds": 5});
+    bench.answer = answer(&body);
+    for error in [
+        WriteError::Invalid("no".to_owned()),
+        WriteError::Unavailable("busy".to_owned()),
+    ] {
+        let error = (Purpose::CreateChild, "a", error);
+        bench.world.errors.push(error);
+
+        let outcome = bench.pass();
+
+        assert!(matches!(outcome.verdict, Verdict::Failed(_)), "{outcome:?}");
+        let five = std::time::Duration::from_secs(5);
+        assert_eq!(outcome.requeue, Requeue::BackoffAndAfter(five));
+    }
+}
+
 #[test]
 fn a_status_that_is_the_same_by_value_is_not_written() {
     let mut bench = Bench::new(&spec());

@@ -65,7 +65,7 @@ impl Host {
         };
         let instance = Arc::clone(instance);
         if changed && instance.is_running() {
-            info!(controller = %name.1, "controller stopped");
+            info!(logger = instance.logger(), controller = %name.1, "controller stopped");
             for reason in [event::STOPPING, event::STOPPED] {
                 let message = format!("{reason} controller: {}", name.1);
                 self.tell_controller(name, false, reason, message);

@@ -12,14 +12,14 @@ use metashard_fleet::{message::Claim, worker::Freshness};
 use metashard_kube::identity::Identity;
 use metashard_reconcile::{controller::Controller, object::Object};
 use serde::de::DeserializeOwned;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::{Ended, Host, SlotState, WARM_FOR};
 use crate::{
     catalog::ControllerName,
     conditions::Part,
     hooks::Hooks,
-    instance::{CacheAge, Instance},
+    instance::{CacheAge, Instance, logger},
     shards::ShardEvent,
 };
 
@@ -77,12 +77,15 @@ impl Host {
                 } else {
                     self.context.gate.clone()
                 };
-                let instance = Instance::open(controller, hooks, gate, shard, &self.context);
+                // What once held parents may hold some that it does not select any more.
+                let holds = controller.finalizes() || self.ledger.get(&controller.uid).is_some();
+                let instance =
+                    Instance::open((controller, holds), hooks, gate, shard, &self.context);
                 self.set_state(name, SlotState::Open(instance));
                 self.freshen(name);
             }
             Err(why) => {
-                warn!(controller = %name.1, reason = why.reason, why = why.message, "controller refused");
+                log_refusal(name, &why);
                 if why.reason == reason::PAUSED {
                     self.tell_controller(name, false, event::PAUSED, why.message.clone());
                 } else {
@@ -194,7 +197,7 @@ impl Host {
                 seen.push(written);
             }
         }
-        info!(controller = %name.1, shard = %claim.shard, epoch = %claim.epoch, "controller started");
+        info!(logger = logger(name.0, &name.1), controller = %name.1, shard = %claim.shard, epoch = %claim.epoch, "controller started");
         let tell = |reason| {
             self.tell_controller(
                 name,
@@ -234,6 +237,22 @@ impl Host {
             .lookup(&parent.api_version, &parent.resource);
         let kind = resource.map_or(parent.resource, |resource| resource.kind.clone());
         format!("{}, Kind={kind}", parent.api_version)
+    }
+}
+
+/// Logs why a controller is refused; what people look for, in Metacontroller's words.
+fn log_refusal(name: &ControllerName, why: &Part) {
+    let (kind, name) = (name.0, &*name.1);
+    let logger = logger(kind, name);
+    warn!(logger, controller = name, reason = why.reason, why = why.message, "controller refused");
+    for hook in ["sync", "finalize", "customize"] {
+        let fault = format!("spec.hooks.{hook}.webhook: invalid webhook config");
+        if why.message.contains(&fault) {
+            error!(logger, controller = name, hookType = hook, error = why.message, "invalid webhook configuration");
+        }
+    }
+    if why.reason == reason::NO_STATUS_SUBRESOURCE {
+        info!(logger, controller = name, "Ignoring CompositeController");
     }
 }
 
