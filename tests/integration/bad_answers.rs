@@ -260,7 +260,9 @@ async fn of_a_child_that_is_named_twice_the_last_counts_with_a_warning() -> anyh
 
     let is_last = |it: &Value| it["data"]["text"] == "last";
     let children = stage.objects(CONFIG_MAP);
-    children.becomes("edited", "to be the last", is_last).await?;
+    children
+        .becomes("edited", "to be the last", is_last)
+        .await?;
     let text = "desired child ConfigMap edited is returned more than once, and children[2] counts";
     let event = stage.event(&scene.parent, "OddAnswer", text).await?;
     ensure!(event["type"] == "Warning", "{event:#}");

@@ -186,7 +186,11 @@ async fn the_log_has_the_lines_that_people_look_for() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_failed_sync_is_logged_under_its_controller_in_metacontrollers_words()
 -> anyhow::Result<()> {
-    let stage = Stage::with_hook("log-failed", FakeHook::start(|_| Answer::status(500, "boom"))?).await?;
+    let stage = Stage::with_hook(
+        "log-failed",
+        FakeHook::start(|_| Answer::status(500, "boom"))?,
+    )
+    .await?;
     stage.controller().apply().await?;
     let parent = stage.parent(THING, "p", json!({})).await?;
     stage.event(&parent, "SyncError", "boom").await?;

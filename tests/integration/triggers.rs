@@ -6,7 +6,9 @@ use anyhow::ensure;
 use metashard_testkit::hook::gap;
 use serde_json::{Value, json};
 
-use crate::support::{CONFIG_MAP, STAGE, Stage, THING, config_map, eventually, labelled, throughout};
+use crate::support::{
+    CONFIG_MAP, STAGE, Stage, THING, config_map, eventually, labelled, throughout,
+};
 
 /// Until `count` more calls have come than now.
 async fn more_calls(stage: &Stage, count: usize) -> anyhow::Result<()> {

@@ -51,8 +51,12 @@ pub(crate) fn selector(controller: &Controller, parent: &Object) -> Result<Selec
         return Ok(Selector::everything());
     }
     if controller.generate_selector {
-        return Selector::generated(parent.uid())
-            .map_err(|error| format!("can't convert label selector ({LABEL_CONTROLLER_UID}={}): {error}", parent.uid()));
+        return Selector::generated(parent.uid()).map_err(|error| {
+            format!(
+                "can't convert label selector ({LABEL_CONTROLLER_UID}={}): {error}",
+                parent.uid()
+            )
+        });
     }
     let spec = parent.spec().map(selector_alone);
     Selector::of_children(spec.as_ref()).map_err(|error| match error {

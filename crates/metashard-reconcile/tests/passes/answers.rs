@@ -192,7 +192,11 @@ fn of_a_child_that_is_returned_twice_the_last_counts_and_it_is_told() {
 
         bench.want(&[last.clone(), config("b", "1"), last]);
         let outcome = bench.pass();
-        assert_eq!(outcome.verdict, Verdict::Unchanged, "the same twice is once");
+        assert_eq!(
+            outcome.verdict,
+            Verdict::Unchanged,
+            "the same twice is once"
+        );
         assert!(outcome.events.is_empty());
     }
 }

@@ -244,11 +244,23 @@ impl Host {
 fn log_refusal(name: &ControllerName, why: &Part) {
     let (kind, name) = (name.0, &*name.1);
     let logger = logger(kind, name);
-    warn!(logger, controller = name, reason = why.reason, why = why.message, "controller refused");
+    warn!(
+        logger,
+        controller = name,
+        reason = why.reason,
+        why = why.message,
+        "controller refused"
+    );
     for hook in ["sync", "finalize", "customize"] {
         let fault = format!("spec.hooks.{hook}.webhook: invalid webhook config");
         if why.message.contains(&fault) {
-            error!(logger, controller = name, hookType = hook, error = why.message, "invalid webhook configuration");
+            error!(
+                logger,
+                controller = name,
+                hookType = hook,
+                error = why.message,
+                "invalid webhook configuration"
+            );
         }
     }
     if why.reason == reason::NO_STATUS_SUBRESOURCE {

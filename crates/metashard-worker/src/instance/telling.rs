@@ -112,7 +112,8 @@ mod tests {
     }
 
     fn parent(namespace: Option<&str>) -> Object {
-        let metadata = json!({ "name": "p", "namespace": namespace, "uid": "u", "resourceVersion": "1" });
+        let metadata =
+            json!({ "name": "p", "namespace": namespace, "uid": "u", "resourceVersion": "1" });
         let object = json!({ "apiVersion": "ex.io/v1", "kind": "Foo", "metadata": metadata });
         Object::parse(object.to_string()).unwrap()
     }
@@ -123,7 +124,10 @@ mod tests {
             [ControllerKind::Composite, ControllerKind::Decorator].map(controller);
         let text = |of: &Controller, namespace| sync_error(of, &parent(namespace), "why");
 
-        assert_eq!(text(&composite, Some("ns")), "failed to sync Foo 'ns/p': why");
+        assert_eq!(
+            text(&composite, Some("ns")),
+            "failed to sync Foo 'ns/p': why"
+        );
         assert_eq!(text(&composite, None), "failed to sync Foo 'p': why");
         assert_eq!(
             text(&decorator, Some("ns")),
