@@ -148,6 +148,37 @@ fn a_kubeconfig_that_is_missing_is_told_in_one_line() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// As client-go looks for it; each place named here holds nothing, so that the error tells which one counted.
+#[test]
+fn the_api_server_is_looked_for_by_flag_then_kubeconfig_then_pod_then_home() -> anyhow::Result<()> {
+    let flag = ("--kubeconfig=/no/such/flag", "/no/such/flag");
+    let env = ("KUBECONFIG", "/no/such/env");
+    let pod = ("KUBERNETES_SERVICE_HOST", "127.0.0.1");
+    for (flag, variables, told) in [
+        (Some(flag.0), &[env, pod][..], flag.1),
+        (None, &[env, pod], "load kubeconfig of $KUBECONFIG"),
+        (None, &[pod], "load the Pod's service account"),
+        (None, &[], "no usable ~/.kube/config"),
+    ] {
+        let output = Command::new(binary()?)
+            .args(flag)
+            .args(["--metrics-address=0", "--health-probe-bind-address=0"])
+            .arg("--grpc-address=127.0.0.1:0")
+            .env_remove("KUBECONFIG")
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .env("KUBERNETES_SERVICE_PORT", "1")
+            .env("HOME", "/no/such/home")
+            .envs(variables.iter().copied())
+            .output()
+            .context("run metashard")?;
+
+        let log = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1), "{:?}", output.status);
+        ensure!(log.contains(told), "{variables:?}: no {told:?} in {log}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_address_that_is_taken_is_told_in_one_line() -> anyhow::Result<()> {
     let mut idle = Idle::new("taken").await?;

@@ -18,6 +18,7 @@ mod departed;
 mod fault;
 mod finalize;
 mod first_start;
+mod flags;
 mod hook_credentials;
 mod hook_security;
 mod instances;

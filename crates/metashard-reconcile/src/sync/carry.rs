@@ -109,6 +109,11 @@ impl SyncMachine {
                 Err(WriteError::Observed) => self.report.observed += 1,
                 // Somebody deleted it before us.
                 Err(WriteError::NotFound) if is_delete => self.memory.note_deleted(uid),
+                Err(WriteError::NotFound) if write.purpose == Purpose::CreateChild => {
+                    let name = hash_name(rule, write.namespace.as_deref(), &write.name);
+                    self.report.collided ^= name;
+                    self.report.homeless.push(homeless(&write));
+                }
                 Err(WriteError::NotFound | WriteError::Conflict) => {
                     self.memory.forget_child(uid);
                     self.report.is_stale = true;
@@ -168,7 +173,9 @@ impl SyncMachine {
     fn children_done(&mut self, mut work: Box<Work>) -> Step {
         let plan = &mut work.plan;
         self.report.known.append(&mut plan.known);
-        if plan.broken.is_empty() && plan.taken.is_empty() && self.report.taken.is_empty() {
+        let report = &self.report;
+        let is_all_there = report.taken.is_empty() && report.homeless.is_empty();
+        if plan.broken.is_empty() && plan.taken.is_empty() && is_all_there {
             // What was missing has been created.
             self.memory.missed = 0;
         }
@@ -188,16 +195,24 @@ impl SyncMachine {
     }
 
     /// An object of a desired child's name exists, and we did not know of it. Once, that is a cache that lags behind;
-    /// met again by the next pass, it is somebody else's object, which is never taken over.
+    /// met again by the next pass, it is somebody else's object, which is never taken over. So it is with a namespace that
+    /// does not exist: it may be created by the same answer.
     fn collide(&mut self) {
         let collided = std::mem::take(&mut self.report.collided);
         let taken = std::mem::take(&mut self.report.taken);
+        let homeless = std::mem::take(&mut self.report.homeless);
         if collided != 0 && self.memory.collided != collided {
             self.report.is_stale = true;
         } else {
             for taken in taken.into_iter().take(SHOWN) {
                 self.report.is_waiting = true;
                 self.report.warn(event::CHILD_CONFLICT, taken);
+            }
+            if !homeless.is_empty() {
+                let errors = aggregate(&homeless);
+                let parent = &self.parent;
+                self.report
+                    .fail(format!("can't reconcile children for {parent}: {errors}"));
             }
         }
         self.memory.collided = collided;
@@ -265,6 +280,12 @@ impl SyncMachine {
         }
         self.finish()
     }
+}
+
+/// Why a child was not created: there is no place for it.
+fn homeless(write: &Write) -> String {
+    let place = write.namespace.as_deref().unwrap_or_default();
+    format!("{write}: not found: namespace {place:?} does not exist, or its kind is not served")
 }
 
 fn writes(planned: &[Planned]) -> Vec<Write> {

@@ -32,6 +32,8 @@ pub(super) struct Report {
     pub(super) exchange: Option<(u128, u128)>,
     /// Desired children that could not be created because something of their name exists, and a hash of their names.
     pub(super) taken: Vec<String>,
+    /// The same of those for which there is no namespace.
+    pub(super) homeless: Vec<String>,
     pub(super) collided: u64,
     /// What is known of children by now.
     pub(super) known: Vec<Known>,

@@ -1,6 +1,11 @@
 //! The record of what was applied last: what it must not hold.
 
-use metashard_reconcile::{memory::Memory, write::Purpose};
+use metashard_reconcile::{
+    memory::Memory,
+    outcome::Verdict,
+    requeue::Requeue,
+    write::{Purpose, WriteError},
+};
 use serde_json::{Value, json};
 
 use crate::world::{Bench, CONFIG, config, rule, spec, told};
@@ -84,6 +89,27 @@ fn a_secret_that_metacontroller_recorded_in_full_is_not_written_for_that() {
     bench.pass();
 
     assert!(bench.writes.is_empty(), "{:?}", bench.writes);
+}
+
+/// The first time it may be that the same answer has created the namespace a moment ago.
+#[test]
+fn a_child_for_a_namespace_that_does_not_exist_is_told_of_when_it_is_met_twice() {
+    let mut bench = Bench::wanting(&spec(), &[config("a", "1")]);
+    let missing = || (Purpose::CreateChild, "a", WriteError::NotFound);
+    bench.world.errors = vec![missing(), missing()];
+
+    let first = bench.pass();
+    assert_eq!((first.verdict, first.requeue), (Verdict::Stale, Requeue::Soon));
+    assert!(first.events.is_empty());
+
+    let second = bench.pass();
+    let text = "SyncError: Sync error: can't reconcile children for Foo ns1/p: create ConfigMap ns1/a: not found: namespace \"ns1\" does not exist";
+    assert!(told(&second)[0].starts_with(text), "{:?}", told(&second));
+    assert_eq!(second.requeue, Requeue::Backoff);
+
+    let third = bench.pass();
+    assert_eq!(third.counts.created, 1);
+    assert!(third.events.is_empty());
 }
 
 /// N05: Metacontroller sends the API server a path that it does not know.
