@@ -2,8 +2,8 @@
 
 use metashard_reconcile::{
     memory::Memory,
-    outcome::Verdict,
     requeue::Requeue,
+    sync::Verdict,
     write::{Purpose, WriteError},
 };
 use serde_json::{Value, json};
@@ -99,7 +99,10 @@ fn a_child_for_a_namespace_that_does_not_exist_is_told_of_when_it_is_met_twice()
     bench.world.errors = vec![missing(), missing()];
 
     let first = bench.pass();
-    assert_eq!((first.verdict, first.requeue), (Verdict::Stale, Requeue::Soon));
+    assert_eq!(
+        (first.verdict, first.requeue),
+        (Verdict::Stale, Requeue::Soon)
+    );
     assert!(first.events.is_empty());
 
     let second = bench.pass();
