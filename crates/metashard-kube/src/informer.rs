@@ -50,6 +50,10 @@ pub trait Subscriber: Send + Sync {
     /// It is called from the task that feeds the view, so it must be quick: put a key into a queue, no more. It must
     /// neither open nor drop a view. If it panics, the panic is logged and the next event comes nevertheless.
     fn on_event(&self, event: Event);
+
+    /// The view stands otherwise than before: it has come to be followed, or fails. Called after the view shows it,
+    /// under the same conditions.
+    fn on_state(&self) {}
 }
 
 /// The open views, shared by all who ask for the same one. Cheap to clone.

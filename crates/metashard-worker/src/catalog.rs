@@ -29,7 +29,7 @@ struct Changes {
     some: Notify,
 }
 
-/// Counts one controller as changed, whatever happens in a view.
+/// Counts one controller as changed, whatever happens in a view or to it.
 struct Marker {
     name: ControllerName,
     changes: Arc<Changes>,
@@ -112,6 +112,10 @@ impl Subscriber for Follower {
 
 impl Subscriber for Marker {
     fn on_event(&self, _event: Event) {
+        self.changes.add(self.name.clone());
+    }
+
+    fn on_state(&self) {
         self.changes.add(self.name.clone());
     }
 }

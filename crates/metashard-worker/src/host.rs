@@ -149,7 +149,6 @@ impl Host {
                 }
                 () = clock.sleep_until(report_at) => {
                     report_at = clock.now().mono + REPORT_PERIOD;
-                    self.secure_all();
                     self.write_reports();
                 }
                 () = stop.requested() => return,
@@ -384,22 +383,29 @@ impl Host {
     }
 
     /// Writes the conditions of the controllers that this worker serves, where they changed.
-    fn write_reports(&mut self) {
-        for (name, slot) in &self.slots {
-            let Some(shard) = self.shard_of(&slot.uid) else {
-                continue;
-            };
-            let (Some(claim), Some(object)) = (self.tenures.acting(shard), self.catalog.get(name))
-            else {
-                continue;
-            };
-            match &slot.state {
-                SlotState::Refused { why, .. } => {
-                    self.reporter.refused(name, &object, claim, why);
-                }
-                SlotState::Open(instance) => self.reporter.open(name, &object, claim, instance),
-                SlotState::Elsewhere | SlotState::Closing => {}
+    fn write_reports(&self) {
+        for name in self.slots.keys() {
+            self.report(name);
+        }
+    }
+
+    /// Writes the conditions of one controller, if this worker serves it and they changed. Most wait for the next round of
+    /// reports; that it cannot run is written at once.
+    fn report(&self, name: &ControllerName) {
+        let Some(slot) = self.slots.get(name) else {
+            return;
+        };
+        let shard = self.shard_of(&slot.uid);
+        let claim = shard.and_then(|shard| self.tenures.acting(shard));
+        let (Some(claim), Some(object)) = (claim, self.catalog.get(name)) else {
+            return;
+        };
+        match &slot.state {
+            SlotState::Refused { why, .. } => {
+                self.reporter.refused(name, &object, claim, why);
             }
+            SlotState::Open(instance) => self.reporter.open(name, &object, claim, instance),
+            SlotState::Elsewhere | SlotState::Closing => {}
         }
     }
 }

@@ -84,11 +84,14 @@ impl Shared {
     }
 
     pub(crate) fn set_state(&self, state: ViewState) {
-        self.state.send_if_modified(|current| {
+        let is_new = self.state.send_if_modified(|current| {
             let changed = *current != state;
             *current = state;
             changed
         });
+        if is_new {
+            self.subscribers.lock().tell_state();
+        }
     }
 
     /// Something came from the API server at `now`.
@@ -254,11 +257,21 @@ impl Subscribers {
             tell(&**subscriber, event.clone());
         }
     }
+
+    fn tell_state(&self) {
+        for (_, subscriber) in &self.told {
+            guarded(|| subscriber.on_state());
+        }
+    }
+}
+
+fn tell(subscriber: &dyn Subscriber, event: Event) {
+    guarded(|| subscriber.on_event(event));
 }
 
 /// A panic of one subscriber must not keep the event from the others.
-fn tell(subscriber: &dyn Subscriber, event: Event) {
-    if catch_unwind(AssertUnwindSafe(|| subscriber.on_event(event))).is_err() {
+fn guarded(tell: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(tell)).is_err() {
         error!("subscriber of a view panicked");
     }
 }

@@ -33,7 +33,7 @@ pub enum ViewState {
     Opening,
     /// Listed completely, and followed.
     Live,
-    /// Neither listed nor followed at the moment; tried again within 30 s, for a right or a kind within 8 s.
+    /// Neither listed nor followed at the moment; tried again within 30 s, for a right or a kind within 5 s.
     Failing(Trouble),
 }
 

@@ -30,14 +30,7 @@ impl Host {
         } else {
             let message = format!("Cannot create new controller: {}", trouble.message);
             self.tell_controller(name, true, event::CREATE_ERROR, message);
-        }
-    }
-
-    /// [`Self::secure`] for all: an object that could not be read may be readable by now, of which no event tells.
-    pub(super) fn secure_all(&mut self) {
-        for name in self.secured() {
-            self.secure(&name);
-            self.freshen(&name);
+            self.report(name);
         }
     }
 

@@ -94,6 +94,7 @@ impl Host {
                 }
                 let generation = object.generation();
                 self.set_state(name, SlotState::Refused { generation, why });
+                self.report(name);
             }
         }
     }

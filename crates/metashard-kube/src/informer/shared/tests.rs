@@ -6,7 +6,10 @@ use bytes::Bytes;
 use metashard_api::resource::Resource;
 
 use super::*;
-use crate::identity::Identity;
+use crate::{
+    identity::Identity,
+    informer::{Trouble, TroubleKind},
+};
 
 /// Writes down what it is told.
 #[derive(Default)]
@@ -171,4 +174,48 @@ fn a_subscriber_that_panics_keeps_nothing_from_the_others() {
     shared.apply(object("one", "u1", 1), None);
 
     assert_eq!(recorder.take(), ["+one@1"]);
+}
+
+/// Looks at its view when it is told that the view stands otherwise.
+#[derive(Default)]
+struct Looker {
+    shared: Mutex<std::sync::Weak<Shared>>,
+    saw: Mutex<Vec<bool>>,
+}
+
+impl Subscriber for Looker {
+    fn on_event(&self, _event: Event) {}
+
+    fn on_state(&self) {
+        if let Some(shared) = self.shared.lock().upgrade() {
+            let is_live = matches!(*shared.state().borrow(), ViewState::Live);
+            self.saw.lock().push(is_live);
+        }
+    }
+}
+
+/// So nobody who waits for a view needs to look at it again and again, also if there is no object in it.
+#[test]
+fn who_is_told_that_a_view_stands_otherwise_finds_it_so() {
+    let shared = Arc::new(shared());
+    let looker = Arc::new(Looker::default());
+    *looker.shared.lock() = Arc::downgrade(&shared);
+    shared.subscribe(Arc::clone(&looker) as Arc<dyn Subscriber>);
+    let trouble = Trouble {
+        kind: TroubleKind::Forbidden,
+        message: "no right".into(),
+        synced: false,
+    };
+
+    shared.set_state(ViewState::Failing(trouble.clone()));
+    shared.set_state(ViewState::Failing(trouble));
+    shared.complete_list(shared.begin_list(0), "5");
+    shared.set_state(ViewState::Live);
+    shared.set_state(ViewState::Live);
+
+    assert_eq!(
+        *looker.saw.lock(),
+        [false, true],
+        "told of each change, once"
+    );
 }
