@@ -11,11 +11,12 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
     jiff::{Timestamp, Unit},
 };
+use metashard_fleet::time::MonoTime;
 use metashard_reconcile::object::Object;
 use metashard_runtime::{log::chain, task};
 use serde_json::json;
 use tokio::sync::mpsc;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use self::aggregate::{Aggregator, Decision};
 use crate::{
@@ -28,6 +29,8 @@ use crate::{
 const MAX_WAITING: usize = 1000;
 /// An Event is not worth more time than this.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the log warns of Events that are not written.
+const TOLD_EVERY: Duration = Duration::from_hours(1);
 
 /// How Events are written.
 #[derive(Debug, Clone)]
@@ -114,6 +117,7 @@ impl Recorder {
         let (send, receive) = mpsc::channel(MAX_WAITING);
         let writer = Writer {
             aggregator: Aggregator::new(options.burst, options.qps),
+            told: None,
             clients: clients.clone(),
             options,
         };
@@ -155,6 +159,8 @@ struct Writer {
     clients: Clients,
     options: Options,
     aggregator: Aggregator,
+    /// When the log last warned of an Event that was not written.
+    told: Option<MonoTime>,
 }
 
 impl Writer {
@@ -198,7 +204,7 @@ impl Writer {
     }
 
     /// Whether the Event is there no longer: the API server keeps them for an hour.
-    async fn raise_count(&self, about: &About, name: &str, message: &str, count: i32) -> bool {
+    async fn raise_count(&mut self, about: &About, name: &str, message: &str, count: i32) -> bool {
         let body = json!({ "count": count, "message": message, "lastTimestamp": self.now() });
         let path = format!("/api/v1/namespaces/{}/events/{name}", about.namespace());
         match self
@@ -226,9 +232,19 @@ impl Writer {
         self.clients.general().call(call).await.map(drop)
     }
 
-    fn failed(&self, error: &Error) {
-        debug!(error = chain(error), "Event not written");
+    /// People are told in the log, but not of each: where one is refused, most are.
+    fn failed(&mut self, error: &Error) {
         self.clients.metrics().event_dropped("refused");
+        let now = self.clients.clock().now().mono;
+        if self.told.is_none_or(|at| now.since(at) >= TOLD_EVERY) {
+            self.told = Some(now);
+            warn!(
+                error = chain(error),
+                "Event not written; further ones are told of at level debug"
+            );
+        } else {
+            debug!(error = chain(error), "Event not written");
+        }
     }
 
     fn body(&self, about: &About, event: &Event, message: String, count: i32) -> Body {

@@ -8,7 +8,7 @@ use crate::{
     memory::Memory,
     object::Object,
     requeue::Requeue,
-    write::{Write, WriteError},
+    write::{Purpose, Write, WriteError},
 };
 
 /// What one pass over one parent came to.
@@ -24,7 +24,7 @@ pub struct Outcome {
     pub memory: Memory,
     /// What was written.
     pub counts: Counts,
-    /// Writes that the API server refused: for want of a right, for their content, or because it could not.
+    /// Writes, and reads of the parent, that the API server refused: for want of a right, for their content, or because it could not.
     pub refused: Vec<Refused>,
     /// What is told of each child that is fought over, and therefore let be for a while.
     pub fights: Vec<Box<str>>,
@@ -37,6 +37,8 @@ pub struct Outcome {
 pub struct Refused {
     /// What was attempted: `create ConfigMap ns/name`.
     pub write: String,
+    /// What it was for; `None` of what was only to be read.
+    pub purpose: Option<Purpose>,
     /// Why not.
     pub error: WriteError,
 }
@@ -45,6 +47,25 @@ impl Refused {
     pub(crate) fn new(write: &Write, error: WriteError) -> Self {
         Self {
             write: write.to_string(),
+            purpose: Some(write.purpose),
+            error,
+        }
+    }
+
+    /// Of a write to the parent.
+    pub(crate) fn parent(purpose: Purpose, parent: &Object, error: WriteError) -> Self {
+        Self {
+            write: format!("{} {parent}", purpose.verb()),
+            purpose: Some(purpose),
+            error,
+        }
+    }
+
+    /// Of reading the parent anew.
+    pub(crate) fn read(parent: &Object, error: WriteError) -> Self {
+        Self {
+            write: format!("read {parent}"),
+            purpose: None,
             error,
         }
     }

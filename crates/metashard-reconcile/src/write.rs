@@ -167,7 +167,7 @@ impl Purpose {
     }
 
     /// What was attempted, as errors begin.
-    const fn verb(self) -> &'static str {
+    pub(crate) const fn verb(self) -> &'static str {
         match self {
             Self::AddFinalizer => "add finalizer to",
             Self::RemoveFinalizer => "remove finalizer from",
@@ -236,4 +236,14 @@ pub enum WriteError {
     /// The write gate refused: this worker may not write for this shard now.
     #[error("no authority to write")]
     NoAuthority,
+}
+
+impl WriteError {
+    /// Whether the API server would have none of it, and not only of this version of the object.
+    pub(crate) const fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Forbidden(_) | Self::Invalid(_) | Self::Unavailable(_)
+        )
+    }
 }

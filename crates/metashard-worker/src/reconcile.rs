@@ -242,7 +242,12 @@ impl Pass<'_> {
         clients
             .read(&instance.identity, self.resource, namespace, name)
             .await
-            .map_err(|error| WriteError::Unavailable(metashard_runtime::log::chain(&error)))
+            .map_err(|error| match error.refusal() {
+                Some(refusal) if error.is_forbidden() => {
+                    WriteError::Forbidden(refusal.message.clone())
+                }
+                _ => WriteError::Unavailable(metashard_runtime::log::chain(&error)),
+            })
     }
 
     /// Calls the hook; an answer that comes without authority is dropped.

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use metashard_api::{
@@ -12,7 +12,7 @@ use metashard_api::{
     v1alpha1::status::ControllerStatus,
     validate::Finding,
 };
-use metashard_fleet::message::Claim;
+use metashard_fleet::{message::Claim, time::MonoTime};
 use metashard_kube::{
     events,
     identity::Identity,
@@ -22,7 +22,7 @@ use metashard_kube::{
 use metashard_reconcile::{object::Object, write::WriteError};
 use metashard_runtime::task;
 use parking_lot::Mutex;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::{
     catalog::ControllerName,
@@ -33,6 +33,9 @@ use crate::{
     security::{Security, soonest_end},
     troubles,
 };
+
+/// How soon a status is written again that was refused.
+const TRIED_AGAIN: Duration = Duration::from_secs(5);
 
 /// What was written last of each controller, and what is to be looked at again.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ struct Told {
     writing: BTreeSet<ControllerName>,
     /// Controllers whose CRD drops the status: nothing is written for them again.
     pruned: BTreeSet<ControllerName>,
+    /// Controllers whose status the API server refused, and when: it is tried again after a while.
+    refused: BTreeMap<ControllerName, MonoTime>,
 }
 
 /// What a status is made of.
@@ -73,6 +78,7 @@ impl Reporter {
         let mut told = self.told.lock();
         told.written.remove(name);
         told.pruned.remove(name);
+        told.refused.remove(name);
     }
 
     /// Another may have written this controller's status meanwhile: look at it again.
@@ -144,9 +150,12 @@ impl Reporter {
             },
             generation: object.generation(),
         };
+        let now = self.context.clock.now().mono;
         {
             let mut told = self.told.lock();
-            if told.written.get(name) == Some(&report)
+            let is_due = |at: &MonoTime| now.since(*at) >= TRIED_AGAIN;
+            let is_told = told.written.get(name) == Some(&report);
+            if (is_told && !told.refused.get(name).is_some_and(is_due))
                 || told.pruned.contains(name)
                 || !told.writing.insert(name.clone())
             {
@@ -168,6 +177,13 @@ impl Reporter {
             }
             match written {
                 Written::Kept => {
+                    told.refused.remove(&name);
+                    told.written.insert(name, report);
+                }
+                Written::Refused(error) => {
+                    if told.refused.insert(name.clone(), now).is_none() {
+                        warn!(controller = %name.1, %error, "the controller's status cannot be written; it is tried again");
+                    }
                     told.written.insert(name, report);
                 }
                 Written::Pruned => {
@@ -195,6 +211,8 @@ impl Report {
 
 enum Written {
     Kept,
+    /// The API server would have none of it.
+    Refused(WriteError),
     Pruned,
     /// To be tried again with what is newer by then.
     NotNow,
@@ -232,6 +250,7 @@ async fn write(
     {
         Ok(Some(after)) if after.status().is_none_or(|status| status == b"{}") => Written::Pruned,
         Ok(_) | Err(WriteError::Observed) => Written::Kept,
+        Err(error @ (WriteError::Forbidden(_) | WriteError::Invalid(_))) => Written::Refused(error),
         Err(_) => Written::NotNow,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use metashard_api::names::{condition, reason};
 use metashard_reconcile::{
     sync::{Outcome, Refused, Verdict},
-    write::WriteError,
+    write::{Purpose, WriteError},
 };
 
 use crate::{conditions::Part, instance::Instance, key::ParentKey};
@@ -102,13 +102,41 @@ impl Trouble {
             return self.fights.first().map(ToString::to_string);
         }
         let told = self.refused.iter().find(|it| is_about(&it.error, type_))?;
-        let Refused { write, error } = told;
+        let Refused {
+            write,
+            purpose,
+            error,
+        } = told;
         let fix = match type_ {
             condition::AUTHORIZED => "grant this right to the identity that the controller acts as",
-            condition::STALLED => "correct the object in the hook's answer",
+            condition::STALLED => mend(*purpose),
             _ => "it is tried again",
         };
         Some(format!("{write}: {error}; {fix}"))
+    }
+}
+
+/// What is to be done about a write whose content is refused.
+fn mend(purpose: Option<Purpose>) -> &'static str {
+    match purpose {
+        Some(Purpose::UpdateStatus) => {
+            "correct the status in the hook's answer, or the schema of the parent's kind"
+        }
+        Some(Purpose::Decorate) => {
+            "correct labels, annotations and status in the hook's answer, or what refuses them"
+        }
+        Some(
+            Purpose::AddFinalizer
+            | Purpose::RemoveFinalizer
+            | Purpose::AdoptChild
+            | Purpose::ReleaseChild
+            | Purpose::OrphanChild
+            | Purpose::RelabelChild
+            | Purpose::CreateRevision
+            | Purpose::UpdateRevision
+            | Purpose::DeleteRevision,
+        ) => "correct the policy or the webhook that refuses it",
+        Some(_) | None => "correct the object in the hook's answer",
     }
 }
 

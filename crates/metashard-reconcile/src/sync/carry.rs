@@ -19,7 +19,7 @@ const SHOWN: usize = 5;
 
 impl SyncMachine {
     pub(super) fn finalizer_removed(&mut self, work: Box<Work>, results: Vec<WriteResult>) -> Step {
-        match self.parent_written(results) {
+        match self.parent_written(Purpose::RemoveFinalizer, results) {
             Ok(()) => self.write_revisions(work),
             Err(error) => self.finalizer_failed(&error),
         }
@@ -235,7 +235,7 @@ impl SyncMachine {
     }
 
     pub(super) fn status_written(&mut self, work: Box<Work>, results: Vec<WriteResult>) -> Step {
-        match self.parent_written(results) {
+        match self.parent_written(Purpose::UpdateStatus, results) {
             Ok(()) => {
                 if let Some(wanted) = &work.status {
                     self.learn_status(wanted);

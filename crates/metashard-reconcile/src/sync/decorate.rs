@@ -13,7 +13,7 @@ use super::{Stage, Step, SyncMachine, Work};
 use crate::{
     decorate::{self, Decoration},
     status,
-    write::WriteResult,
+    write::{Purpose, WriteResult},
 };
 
 impl SyncMachine {
@@ -73,7 +73,7 @@ impl SyncMachine {
 
     pub(super) fn target_written(&mut self, work: &Work, results: Vec<WriteResult>) -> Step {
         let status = self.status_within(work.status.as_ref());
-        match self.parent_written(results) {
+        match self.parent_written(Purpose::Decorate, results) {
             Ok(()) => {
                 if let Some(status) = status {
                     self.learn_status(status);

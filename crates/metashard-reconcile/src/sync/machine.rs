@@ -145,7 +145,7 @@ impl SyncMachine {
     }
 
     fn finalizer_added(&mut self, results: Vec<WriteResult>) -> Step {
-        match self.parent_written(results) {
+        match self.parent_written(Purpose::AddFinalizer, results) {
             Ok(()) if self.report.observed > 0 => self.claim(),
             Ok(()) => {
                 self.stage = Stage::Rereading;
@@ -156,7 +156,7 @@ impl SyncMachine {
     }
 
     fn finalizer_dropped(&mut self, results: Vec<WriteResult>) -> Step {
-        match self.parent_written(results) {
+        match self.parent_written(Purpose::RemoveFinalizer, results) {
             Ok(()) if finalize::is_gone(&self.parent) => self.done(Verdict::Gone, Requeue::Await),
             Ok(()) if !self.controller.concerns(&self.parent) => self.finish(),
             Ok(()) => self.claim(),
@@ -207,7 +207,11 @@ impl SyncMachine {
             }
             Ok(_) | Err(WriteError::NotFound) => Some(self.done(Verdict::Gone, Requeue::Await)),
             Err(WriteError::NoAuthority) => Some(self.no_authority()),
-            Err(error) => Some(self.fail(format!("can't read {}: {error}", self.parent))),
+            Err(error) => {
+                let text = format!("can't read {}: {error}", self.parent);
+                self.report.refused.push(Refused::read(&self.parent, error));
+                Some(self.fail(text))
+            }
         }
     }
 
@@ -404,7 +408,11 @@ impl SyncMachine {
     }
 
     /// Takes the result of a write to the parent. One that is only observed leaves the parent as it is.
-    pub(super) fn parent_written(&mut self, results: Vec<WriteResult>) -> Result<(), WriteError> {
+    pub(super) fn parent_written(
+        &mut self,
+        purpose: Purpose,
+        results: Vec<WriteResult>,
+    ) -> Result<(), WriteError> {
         match results
             .into_iter()
             .next()
@@ -425,6 +433,10 @@ impl SyncMachine {
             }
             Err(error) => {
                 self.memory.forget_parent();
+                if error.is_refusal() {
+                    let refused = Refused::parent(purpose, &self.parent, error.clone());
+                    self.report.refused.push(refused);
+                }
                 Err(error)
             }
         }

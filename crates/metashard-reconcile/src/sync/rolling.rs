@@ -14,7 +14,7 @@ use crate::{
     answer::{Desired, Refusal},
     finalize,
     object::Object,
-    outcome::{Verdict, chain},
+    outcome::{Refused, Verdict, chain},
     requeue::Requeue,
     revision::{self, Older, Progress, Revisions},
     write::{Op, Write, WriteError, WriteResult},
@@ -225,11 +225,12 @@ impl SyncMachine {
                     self.report.is_stale = true;
                 }
                 Err(error) => {
-                    let error = format!(
+                    let text = format!(
                         "can't reconcile revisions for {}: {write}: {error}",
                         self.parent
                     );
-                    return self.fail(error);
+                    self.report.refused.push(Refused::new(&write, error));
+                    return self.fail(text);
                 }
             }
         }

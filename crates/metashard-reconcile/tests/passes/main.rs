@@ -25,6 +25,8 @@ mod properties;
 #[cfg(test)]
 mod records;
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod related;
 #[cfg(test)]
 mod requests;
