@@ -12,6 +12,9 @@ use crate::{
     },
 };
 
+/// Most resources that one controller may name, parents and children together.
+pub const MAX_RESOURCES: usize = 50;
+
 mod decorator;
 mod security;
 mod webhook;
@@ -127,6 +130,10 @@ pub fn composite(controller: &CompositeController) -> Vec<Finding> {
         ));
     }
     child_resources(&spec.child_resources, &mut findings);
+    let children = spec.child_resources.iter();
+    let children = children.map(|it| (it.api_version.as_str(), it.resource.as_str()));
+    let named = [(parent.api_version.as_str(), parent.resource.as_str())].into_iter();
+    most_resources("spec.childResources", named.chain(children), &mut findings);
     hooks(spec.hooks.as_ref(), &spec.endpoint_configs, &mut findings);
     service_account(spec.service_account_ref.as_ref(), &mut findings);
     sharding(spec.sharding.as_ref(), &mut findings);
@@ -250,6 +257,22 @@ fn child_words(
             format!("{field}.deletionPolicy"),
             "not a deletion policy",
             "use Delete or Orphan",
+        ));
+    }
+}
+
+/// Each resource of a controller is watched: one controller may not take all that a worker has.
+fn most_resources<'a>(
+    field: &str,
+    named: impl Iterator<Item = (&'a str, &'a str)>,
+    findings: &mut Vec<Finding>,
+) {
+    let count = named.collect::<BTreeSet<_>>().len();
+    if count > MAX_RESOURCES {
+        findings.push(Finding::invalid(
+            field,
+            format!("the controller names {count} resources, and {MAX_RESOURCES} is the most"),
+            "split it into several controllers",
         ));
     }
 }

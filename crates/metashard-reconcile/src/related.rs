@@ -6,6 +6,7 @@ use metashard_api::{
     hook::{self, RelatedRule, Version},
     resource::Resource,
     selector::{self, Selector},
+    validate::MAX_RESOURCES,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -87,6 +88,11 @@ pub enum Error {
     /// More than [`MAX_RULES`].
     #[error("{0} rules in relatedResources are too many; return at most {MAX_RULES}")]
     TooMany(usize),
+    /// With these, the controller would watch more than [`MAX_RESOURCES`].
+    #[error(
+        "relatedResources would have the controller watch {0} resources, and {MAX_RESOURCES} is the most; name fewer, or split the controller"
+    )]
+    TooManyResources(usize),
     /// The API server does not serve the resource. Compile anew when discovery changes.
     #[error("discovery: can't find resource {resource} in apiVersion {api_version}")]
     NotFound {

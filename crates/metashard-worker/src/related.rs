@@ -158,6 +158,7 @@ impl RelatedObjects {
             parent.namespace(),
             &|api_version, plural| self.lookup(api_version, plural),
         );
+        let compiled = compiled.and_then(|rules| state.caches.admit(rules));
         let before = state.parents.remove(key);
         state.missing.remove(key);
         let bound = compiled.map(|rules| self.attach(state, key, asked, rules));

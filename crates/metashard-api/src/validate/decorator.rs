@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, called_hooks, child_words, no_hooks, resource, service_account, sharding};
+use super::{
+    Finding, called_hooks, child_words, most_resources, no_hooks, resource, service_account,
+    sharding,
+};
 use crate::{
     selector::Selector,
     v1alpha1::{
@@ -17,6 +20,11 @@ pub fn decorator(controller: &DecoratorController) -> Vec<Finding> {
     let mut findings = Vec::new();
     targets(&spec.resources, &mut findings);
     attachments(&spec.attachments, &mut findings);
+    let targets = spec.resources.iter();
+    let targets = targets.map(|it| (it.api_version.as_str(), it.resource.as_str()));
+    let attached = spec.attachments.iter();
+    let attached = attached.map(|it| (it.api_version.as_str(), it.resource.as_str()));
+    most_resources("spec.attachments", targets.chain(attached), &mut findings);
     hooks(spec.hooks.as_ref(), &spec.endpoint_configs, &mut findings);
     service_account(spec.service_account_ref.as_ref(), &mut findings);
     sharding(spec.sharding.as_ref(), &mut findings);
@@ -209,6 +217,20 @@ mod tests {
             let expected = (format!("spec.{field}{rest}"), Verdict::Invalid);
             assert_eq!(found(&change), [expected], "{change}");
         }
+    }
+
+    #[test]
+    fn a_decorator_may_name_fifty_resources() {
+        let rule = |number| json!({ "apiVersion": "v1", "resource": format!("kind{number}s") });
+        let listed = |range: std::ops::Range<u32>| range.map(rule).collect::<Value>();
+        // Named as target and as attachment it is one.
+        let fifty = json!({ "resources": listed(0..2), "attachments": listed(0..50) });
+        assert_eq!(found(&fifty), []);
+
+        let more = json!({ "resources": listed(49..51), "attachments": listed(0..50) });
+
+        let expected = ("spec.attachments".to_owned(), Verdict::Invalid);
+        assert_eq!(found(&more), [expected]);
     }
 
     #[test]

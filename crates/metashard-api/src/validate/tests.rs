@@ -286,3 +286,15 @@ fn a_webhook_without_a_place_is_refused_in_metacontrollers_words() {
         assert_eq!(texts, [text]);
     }
 }
+
+#[test]
+fn a_controller_may_name_fifty_resources_with_that_of_its_parents() {
+    let children = |count: u32| {
+        let rule = |number| json!({ "apiVersion": "v1", "resource": format!("kind{number}s") });
+        json!({ "childResources": (0..count).map(rule).collect::<Value>() })
+    };
+
+    assert_eq!(with(&children(49)), []);
+    let expected = ("spec.childResources".to_owned(), Verdict::Invalid);
+    assert_eq!(with(&children(50)), [expected]);
+}

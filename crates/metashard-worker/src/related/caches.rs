@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use metashard_api::{resource::Resource, selector::Selector};
+use metashard_api::{resource::Resource, selector::Selector, validate::MAX_RESOURCES};
 use metashard_fleet::time::MonoTime;
 use metashard_kube::{
     identity::Identity,
@@ -14,7 +14,7 @@ use metashard_kube::{
 };
 use metashard_reconcile::{
     object::Object,
-    related::{Namespaces as Where, Pick, Rule},
+    related::{Error, Namespaces as Where, Pick, Rule},
 };
 use metashard_runtime::task;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -77,6 +77,21 @@ impl Caches {
             open: BTreeMap::new(),
             rounds: 0,
         }
+    }
+
+    /// Lets rules through, unless the controller would watch too many resources with them.
+    pub(super) fn admit(&self, rules: Vec<Rule>) -> Result<Vec<Rule>, Error> {
+        let open = self
+            .own
+            .iter()
+            .chain(self.open.keys())
+            .map(ViewKey::resource);
+        let asked = rules.iter().map(|rule| &rule.resource);
+        let count = open.chain(asked).collect::<BTreeSet<_>>().len();
+        if count > MAX_RESOURCES {
+            return Err(Error::TooManyResources(count));
+        }
+        Ok(rules)
     }
 
     /// Opens the cache that serves a rule of a parent, if it is not open yet.
@@ -368,6 +383,30 @@ mod tests {
             open.insert(key);
         }
         open
+    }
+
+    #[test]
+    fn a_controller_watches_fifty_resources_with_those_that_its_hook_asks_for() {
+        let resource = |number| {
+            Arc::new(Resource {
+                plural: format!("kind{number}s"),
+                ..namespace_resource()
+            })
+        };
+        let own = (0..40).map(|number| ViewKey::new(Identity::process(), resource(number)));
+        let caches = Caches::new(Identity::process(), own.collect());
+        let rules = |numbers: std::ops::Range<usize>| {
+            let rule = |number| Rule {
+                resource: resource(number),
+                namespaces: Where::All,
+                pick: Pick::Named(Box::default()),
+            };
+            numbers.map(rule).collect::<Vec<_>>()
+        };
+
+        assert!(caches.admit(rules(30..50)).is_ok());
+        let refused = caches.admit(rules(30..51));
+        assert_eq!(refused, Err(Error::TooManyResources(51)));
     }
 
     fn texts(open: &BTreeSet<ViewKey>) -> Vec<String> {
