@@ -1,133 +1,21 @@
 //! A replica that may not do all that its controllers ask for.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anyhow::ensure;
 use metashard_api::names::{condition, event, reason};
-use metashard_testkit::{FakeHook, Replica, hook::Answer, replica};
+use metashard_testkit::{FakeHook, hook::Answer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    canary::Canary,
     fault::PARENT,
-    support::{
-        CONFIG_MAP, ControllerBuilder, Kind, OWN_REPLICA, Objects, SECRET, Stage, THING, WITHIN,
-        config_map, eventually, shared,
-    },
+    poor::{Poor, rule, served_by},
+    support::{CONFIG_MAP, SECRET, Stage, THING, config_map, eventually},
 };
 
 /// What a right was missing for goes on within this time after it is granted.
 const HEALED_WITHIN: Duration = Duration::from_secs(10);
-
-const CLUSTER_ROLE: Kind = rbac("ClusterRole", "clusterroles", false);
-const CLUSTER_ROLE_BINDING: Kind = rbac("ClusterRoleBinding", "clusterrolebindings", false);
-const ROLE: Kind = rbac("Role", "roles", true);
-const ROLE_BINDING: Kind = rbac("RoleBinding", "rolebindings", true);
-
-const fn rbac(kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
-    Kind {
-        api_version: "rbac.authorization.k8s.io/v1",
-        kind,
-        plural,
-        namespaced,
-    }
-}
-
-/// A replica that acts as a user with few rights: none to Secrets outside of its system namespace.
-struct Poor {
-    _replica: Replica,
-    client: kube::Client,
-    /// Of the user, its roles, and the system namespace.
-    name: String,
-    canary: Arc<Canary>,
-}
-
-impl Poor {
-    async fn start(claim: &str) -> anyhow::Result<Self> {
-        let cluster = &shared().await?.cluster;
-        let stage = Stage::new(claim).await?;
-        let name = stage.namespace.clone();
-        let client = cluster.admin().await?;
-        let all = |group: &str, resource: &str| rule(group, resource, &["*"]);
-        let rules = json!([
-            all("metacontroller.k8s.io", "*"),
-            all("test.metashard.io", "*"),
-            all("", "configmaps"),
-            rule("", "events", &["create", "patch"]),
-        ]);
-        bind(&client, &name, "basic", rules).await?;
-        let here = json!([
-            all("coordination.k8s.io", "leases"),
-            all("metashard.io", "shardmaps"),
-            rule("", "secrets", &["get", "create"]),
-        ]);
-        bind_in(&client, &name, &name, here).await?;
-        let mut options = replica::Options::new(cluster, &name, &name)?
-            .flags([format!("--target-label-selector={OWN_REPLICA}={name}").as_str()]);
-        options.kubeconfig = cluster.kubeconfig(&name)?;
-        let mut replica = Replica::start(cluster.group(), &options)?;
-        replica.ready(WITHIN).await?;
-        let canary = Canary::start(stage, |controller| served_by(controller, &name)).await?;
-        Ok(Self {
-            _replica: replica,
-            client,
-            name,
-            canary,
-        })
-    }
-
-    /// Lets the user do `verbs` with Secrets everywhere.
-    async fn grant(&self, verbs: &[&str]) -> anyhow::Result<()> {
-        let rules = json!([rule("", "secrets", verbs)]);
-        bind(&self.client, &self.name, verbs[0], rules).await
-    }
-}
-
-fn served_by<'a>(controller: ControllerBuilder<'a>, replica: &str) -> ControllerBuilder<'a> {
-    let labels = json!({ OWN_REPLICA: replica });
-    controller.edit(|it| it["metadata"]["labels"] = labels)
-}
-
-fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
-    json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })
-}
-
-/// Gives `user` rights in all namespaces, by a role named after it and `what`.
-async fn bind(client: &kube::Client, user: &str, what: &str, rules: Value) -> anyhow::Result<()> {
-    let metadata = json!({ "name": format!("{user}-{what}") });
-    let role = json!({ "metadata": metadata, "rules": rules });
-    Objects::new(client, CLUSTER_ROLE, "").create(role).await?;
-    let binding = json!({
-        "metadata": metadata,
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": metadata["name"] },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
-    });
-    Objects::new(client, CLUSTER_ROLE_BINDING, "")
-        .create(binding)
-        .await?;
-    Ok(())
-}
-
-/// Gives `user` rights in a namespace.
-async fn bind_in(
-    client: &kube::Client,
-    namespace: &str,
-    user: &str,
-    rules: Value,
-) -> anyhow::Result<()> {
-    let role = json!({ "metadata": { "name": user }, "rules": rules });
-    Objects::new(client, ROLE, namespace).create(role).await?;
-    let binding = json!({
-        "metadata": { "name": user },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
-    });
-    Objects::new(client, ROLE_BINDING, namespace)
-        .create(binding)
-        .await?;
-    Ok(())
-}
 
 #[tokio::test]
 async fn each_missing_right_is_told_by_verb_and_resource_and_holds_up_one_controller_only()
@@ -186,7 +74,7 @@ async fn a_controller_that_may_read_one_secret_needs_no_right_to_others() -> any
 
     let mut right = rule("", "secrets", &["list", "watch"]);
     right["resourceNames"] = json!(["hook"]);
-    bind_in(&poor.client, &stage.namespace, &poor.name, json!([right])).await?;
+    poor.grant_in(&stage, "read", json!([right])).await?;
     stage.condition(condition::ACCEPTED, "True").await?;
     let spec = json!({ "children": [config_map("made", json!({}))] });
     stage.parent(THING, PARENT, spec).await?;

@@ -12,7 +12,7 @@ use crate::support::{
 const MARK: &str = "metacontroller.k8s.io/decorator-controller";
 
 /// A stage whose hook gives each decorator the answer that its target has in an annotation of the decorator's path.
-async fn stage(claim: &str) -> anyhow::Result<Stage> {
+pub(crate) async fn stage(claim: &str) -> anyhow::Result<Stage> {
     let hook = FakeHook::start(|call| Answer::json(&as_told(&call.path, &call.json())))?;
     Stage::with_hook(claim, hook).await
 }
@@ -26,7 +26,7 @@ fn as_told(path: &str, request: &Value) -> Value {
 }
 
 /// A target that is told what is wanted of it.
-fn thing(stage: &Stage, name: &str, answer: &Value) -> Value {
+pub(crate) fn thing(stage: &Stage, name: &str, answer: &Value) -> Value {
     json!({
         "metadata": {
             "name": name,
@@ -37,7 +37,7 @@ fn thing(stage: &Stage, name: &str, answer: &Value) -> Value {
     })
 }
 
-fn mark_of(object: &Value) -> &Value {
+pub(crate) fn mark_of(object: &Value) -> &Value {
     &object["metadata"]["annotations"][MARK]
 }
 

@@ -2,6 +2,7 @@
 
 mod bad_answers;
 mod bad_api_server;
+mod bad_controllers;
 mod bad_flags;
 mod bad_hooks;
 mod bad_kinds;
@@ -14,6 +15,7 @@ mod controllers;
 mod crds;
 mod decorator_targets;
 mod decorators;
+mod decorators_server_side;
 mod departed;
 mod fault;
 mod finalize;
@@ -24,9 +26,12 @@ mod hook_security;
 mod instances;
 mod interfaces;
 mod languages;
+mod load;
 mod observe;
 mod parents;
+mod poor;
 mod profile;
+mod refused_writes;
 mod related;
 mod rendering;
 mod resting;

@@ -1,23 +1,24 @@
 //! Rolling updates: children that move to a new revision of their parent one at a time.
 
 use anyhow::{Context, ensure};
+use metashard_api::names::ANNOTATION_LAST_APPLIED;
 use metashard_testkit::{FakeHook, Replica, crds, replica};
 use serde_json::{Value, json};
 
 use crate::support::{
-    CONFIG_MAP, CONTROLLER, Kind, OWN_REPLICA, Objects, Stage, THING, WITHIN, condition_of,
-    data_of, eventually, throughout,
+    Applying, CONFIG_MAP, CONTROLLER, Kind, OWN_REPLICA, Objects, Stage, THING, WITHIN,
+    condition_of, data_of, eventually, throughout,
 };
 
 /// Children whose health the tests play: a kind with a status of its own.
-const CHILD: Kind = Kind {
+pub(crate) const CHILD: Kind = Kind {
     api_version: crds::API_VERSION,
     kind: "Multi",
     plural: "multis",
     namespaced: true,
 };
 
-const REVISION: Kind = Kind {
+pub(crate) const REVISION: Kind = Kind {
     api_version: "metacontroller.k8s.io/v1alpha1",
     kind: "ControllerRevision",
     plural: "controllerrevisions",
@@ -54,10 +55,11 @@ struct Scene {
     children: Objects,
     replica: Replica,
     replicas: u32,
+    applying: Applying,
 }
 
 impl Scene {
-    async fn new(claim: &str, method: &str) -> anyhow::Result<Self> {
+    async fn new(claim: &str, method: &str, applying: Applying) -> anyhow::Result<Self> {
         let stage = Stage::with_hook(claim, FakeHook::json(children)?).await?;
         let checks = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
         stage
@@ -72,8 +74,9 @@ impl Scene {
         stage.parent(THING, "p", json!({ "image": "v1" })).await?;
         let mut scene = Self {
             children: stage.objects(CHILD),
-            replica: start(&stage, 0)?,
+            replica: start(&stage, 0, applying)?,
             replicas: 1,
+            applying,
             stage,
         };
         scene.replica.ready(WITHIN).await?;
@@ -124,6 +127,24 @@ impl Scene {
         Ok(all.iter().filter(|it| it["spec"]["image"] == "v2").count())
     }
 
+    /// The children show that they were applied as was asked for.
+    async fn is_applied(&self) -> anyhow::Result<()> {
+        for child in self.children.list().await? {
+            let metadata = &child["metadata"];
+            let is_recorded = metadata["annotations"]
+                .get(ANNOTATION_LAST_APPLIED)
+                .is_some();
+            let by_server = metadata["managedFields"].as_array().is_some_and(|all| {
+                let is_ours =
+                    |it: &Value| it["manager"] == "metacontroller" && it["operation"] == "Apply";
+                all.iter().any(is_ours)
+            });
+            let wanted = self.applying == Applying::ServerSide;
+            ensure!(by_server == wanted && is_recorded != wanted, "{child:#}");
+        }
+        Ok(())
+    }
+
     /// The condition that tells of the roll-out, once it has this reason.
     async fn updated(&self, reason: &str) -> anyhow::Result<Value> {
         let wanted =
@@ -139,22 +160,25 @@ impl Scene {
     /// Kills the worker and starts another.
     async fn kill(&mut self) -> anyhow::Result<()> {
         self.replica.kill()?;
-        self.replica = start(&self.stage, self.replicas)?;
+        self.replica = start(&self.stage, self.replicas, self.applying)?;
         self.replicas += 1;
         self.replica.ready(WITHIN).await
     }
 }
 
-fn start(stage: &Stage, number: u32) -> anyhow::Result<Replica> {
+fn start(stage: &Stage, number: u32, applying: Applying) -> anyhow::Result<Replica> {
     let cluster = &stage.shared.cluster;
     let ours = format!("--target-label-selector={OWN_REPLICA}={}", stage.namespace);
     let name = format!("{}-{number}", stage.namespace);
     let options = replica::Options::new(cluster, &name, &stage.namespace)?;
-    Replica::start(cluster.group(), &options.flags([ours.as_str(), LEASE]))
+    Replica::start(
+        cluster.group(),
+        &options.flags([ours.as_str(), LEASE, applying.flag()]),
+    )
 }
 
-async fn twenty_children(claim: &str, method: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::new(claim, method).await?;
+async fn twenty_children(claim: &str, method: &str, applying: Applying) -> anyhow::Result<()> {
+    let mut scene = Scene::new(claim, method, applying).await?;
     let image = json!({ "spec": { "image": "v2" } });
     scene.stage.objects(THING).patch("p", image).await?;
 
@@ -191,19 +215,31 @@ async fn twenty_children(claim: &str, method: &str) -> anyhow::Result<()> {
         format!("latest ControllerRevision: {name}")
     );
     assert_eq!(left["parentPatch"]["spec"]["image"], "v2");
-    Ok(())
+    scene.is_applied().await
 }
 
 #[tokio::test]
 async fn twenty_children_are_updated_in_place_one_at_a_time_though_their_worker_is_killed()
 -> anyhow::Result<()> {
-    twenty_children("roll-in-place", "RollingInPlace").await
+    twenty_children("roll-in-place", "RollingInPlace", Applying::Dynamic).await
 }
 
 #[tokio::test]
 async fn twenty_children_are_recreated_one_at_a_time_though_their_worker_is_killed()
 -> anyhow::Result<()> {
-    twenty_children("roll-recreate", "RollingRecreate").await
+    twenty_children("roll-recreate", "RollingRecreate", Applying::Dynamic).await
+}
+
+#[tokio::test]
+async fn twenty_children_are_updated_by_the_server_one_at_a_time_though_their_worker_is_killed()
+-> anyhow::Result<()> {
+    twenty_children("roll-ssa", "RollingInPlace", Applying::ServerSide).await
+}
+
+#[tokio::test]
+async fn twenty_children_of_the_server_are_recreated_one_at_a_time_though_their_worker_is_killed()
+-> anyhow::Result<()> {
+    twenty_children("roll-ssa-anew", "RollingRecreate", Applying::ServerSide).await
 }
 
 /// What Metacontroller could not: revisions of such a parent do not match its own selector.

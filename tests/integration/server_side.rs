@@ -1,40 +1,20 @@
 //! `--apply-strategy=server-side-apply`: children that the API server merges, and the way from and to dynamic apply.
 
-use std::sync::OnceLock;
-
 use anyhow::ensure;
 use metashard_api::names::ANNOTATION_LAST_APPLIED;
-use metashard_testkit::{Replica, replica};
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
 use crate::support::{
-    CONFIG_MAP, CONTROLLER, OWN_REPLICA, REPLICA_SET, SECRET, SERVICE, Stage, THING, WITHIN,
-    config_map, data_of, version_of,
+    Applying, CONFIG_MAP, CONTROLLER, OWN_REPLICA, REPLICA_SET, SECRET, SERVER_SIDE, SERVICE,
+    Stage, THING, config_map, data_of, version_of,
 };
 
-/// Value of the label [`OWN_REPLICA`] of controllers whose children are applied by the server.
-const SERVER_SIDE: &str = "server-side";
-
-/// Starts the replica that applies by the server, if no test has yet.
 async fn start_replica(stage: &Stage) -> anyhow::Result<()> {
-    static REPLICA: OnceLock<Mutex<Option<Replica>>> = OnceLock::new();
-    let mut started = REPLICA.get_or_init(Mutex::default).lock().await;
-    if started.is_none() {
-        let cluster = &stage.shared.cluster;
-        let namespace = cluster.namespace(SERVER_SIDE).await?;
-        let selector = format!("--target-label-selector={OWN_REPLICA}={SERVER_SIDE}");
-        let options = replica::Options::new(cluster, SERVER_SIDE, &namespace)?
-            .flags([selector.as_str(), "--apply-strategy=server-side-apply"]);
-        let mut replica = Replica::start(cluster.group(), &options)?;
-        replica.ready(WITHIN).await?;
-        *started = Some(replica);
-    }
-    Ok(())
+    Applying::ServerSide.start(stage).await
 }
 
 fn served_by_it(object: &mut Value) {
-    object["metadata"]["labels"] = json!({ OWN_REPLICA: SERVER_SIDE });
+    Applying::ServerSide.serve(object);
 }
 
 /// A stage with a parent `p` of one ConfigMap `a`, which is there already.
@@ -58,7 +38,7 @@ async fn want(stage: &Stage, children: Value) -> anyhow::Result<()> {
 }
 
 /// `manager operation` of each entry of the managed fields, sorted.
-fn managers(object: &Value) -> Vec<String> {
+pub(crate) fn managers(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut all: Vec<_> = entries

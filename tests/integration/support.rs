@@ -16,10 +16,13 @@ use metashard_testkit::{Cluster, FakeHook, Replica, cluster, crds, hook::Call, r
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+mod applying;
+mod audit;
 mod controller;
 mod decorator;
 mod objects;
 
+pub(crate) use applying::{Applying, SERVER_SIDE, owner};
 pub(crate) use controller::ControllerBuilder;
 pub(crate) use decorator::{DecoratorBuilder, want};
 pub(crate) use objects::{
@@ -240,33 +243,6 @@ impl Stage {
         self.poke(kind, name).await?;
         self.poke(kind, name).await?;
         Ok(())
-    }
-
-    /// What replicas asked the API server in this stage's namespace, as `verb resource` or `verb resource/subresource`,
-    /// in order, with the names of verbs that are in `verbs`; events left out.
-    pub(crate) fn requests_of_replicas(&self, verbs: &[&str]) -> anyhow::Result<Vec<String>> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let events = self.shared.cluster.audit_events()?;
-        let ours = events.iter().filter(|event| {
-            event["objectRef"]["namespace"] == self.namespace.as_str()
-                && event["objectRef"]["resource"] != "events"
-                && text(&event["userAgent"]).starts_with("metashard")
-                && verbs.contains(&text(&event["verb"]).as_str())
-        });
-        Ok(ours
-            .map(|event| {
-                let resource = text(&event["objectRef"]["resource"]);
-                match text(&event["objectRef"]["subresource"]) {
-                    sub if sub.is_empty() => format!("{} {resource}", text(&event["verb"])),
-                    sub => format!("{} {resource}/{sub}", text(&event["verb"])),
-                }
-            })
-            .collect())
-    }
-
-    /// What replicas wrote in this stage's namespace, as [`Self::requests_of_replicas`].
-    pub(crate) fn writes(&self) -> anyhow::Result<Vec<String>> {
-        self.requests_of_replicas(&["create", "update", "patch", "delete", "deletecollection"])
     }
 
     /// The events about `object` so far.

@@ -115,12 +115,25 @@ impl Objects {
     }
 
     /// Creates an object; `apiVersion` and `kind` are filled in.
-    pub(crate) async fn create(&self, mut object: Value) -> anyhow::Result<Value> {
+    pub(crate) async fn create(&self, object: Value) -> anyhow::Result<Value> {
+        self.create_with(&PostParams::default(), object).await
+    }
+
+    /// Creates an object as this field manager.
+    pub(crate) async fn create_as(&self, manager: &str, object: Value) -> anyhow::Result<Value> {
+        let params = PostParams {
+            field_manager: Some(manager.to_owned()),
+            ..PostParams::default()
+        };
+        self.create_with(&params, object).await
+    }
+
+    async fn create_with(&self, params: &PostParams, mut object: Value) -> anyhow::Result<Value> {
         object["apiVersion"] = self.kind.api_version.into();
         object["kind"] = self.kind.kind.into();
         let what = format!("create {} {}", self.kind.kind, object["metadata"]["name"]);
         let object = serde_json::from_value(object)?;
-        let created = self.api.create(&PostParams::default(), &object).await;
+        let created = self.api.create(params, &object).await;
         value(created.context(what)?)
     }
 

@@ -1,0 +1,168 @@
+//! Replicas that may not do all that their controllers ask for, and rights that they are given.
+
+use std::sync::Arc;
+
+use metashard_testkit::{Replica, replica};
+use serde_json::{Value, json};
+
+use super::{
+    canary::Canary,
+    support::{ControllerBuilder, Kind, OWN_REPLICA, Objects, Stage, WITHIN, shared},
+};
+
+const CLUSTER_ROLE: Kind = rbac("ClusterRole", "clusterroles", false);
+const CLUSTER_ROLE_BINDING: Kind = rbac("ClusterRoleBinding", "clusterrolebindings", false);
+const ROLE: Kind = rbac("Role", "roles", true);
+const ROLE_BINDING: Kind = rbac("RoleBinding", "rolebindings", true);
+
+const fn rbac(kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
+    Kind {
+        api_version: "rbac.authorization.k8s.io/v1",
+        kind,
+        plural,
+        namespaced,
+    }
+}
+
+/// A replica that acts as a user with few rights.
+pub(crate) struct Poor {
+    pub(crate) replica: Replica,
+    client: kube::Client,
+    /// Of the user, its roles, and the system namespace.
+    pub(crate) name: String,
+    /// A parent that all is well with.
+    pub(crate) canary: Arc<Canary>,
+}
+
+impl Poor {
+    /// One that has no right to Secrets outside of its system namespace.
+    pub(crate) async fn start(claim: &str) -> anyhow::Result<Self> {
+        let rules = json!([
+            all("metacontroller.k8s.io", "*"),
+            all("test.metashard.io", "*"),
+            all("", "configmaps"),
+            rule("", "events", &["create", "patch"]),
+        ]);
+        Self::with(claim, rules).await
+    }
+
+    /// One that has these rights everywhere, beside those to what it keeps for itself.
+    pub(crate) async fn with(claim: &str, rules: Value) -> anyhow::Result<Self> {
+        let cluster = &shared().await?.cluster;
+        let stage = Stage::new(claim).await?;
+        let name = stage.namespace.clone();
+        let client = cluster.admin().await?;
+        bind(&client, &name, "basic", rules).await?;
+        let here = json!([
+            all("coordination.k8s.io", "leases"),
+            all("metashard.io", "shardmaps"),
+            rule("", "secrets", &["get", "create"]),
+            // Of the canary, and records of finalizers.
+            all("test.metashard.io", "*"),
+            all("", "configmaps"),
+        ]);
+        bind_in(&client, &name, &name, "here", here).await?;
+        let mut options = replica::Options::new(cluster, &name, &name)?.flags([
+            format!("--target-label-selector={OWN_REPLICA}={name}").as_str(),
+            "--zap-log-level=debug",
+            "--zap-encoder=console",
+        ]);
+        options.kubeconfig = cluster.kubeconfig(&name)?;
+        let mut replica = Replica::start(cluster.group(), &options)?;
+        replica.ready(WITHIN).await?;
+        let canary = Canary::start(stage, |controller| served_by(controller, &name)).await?;
+        Ok(Self {
+            replica,
+            client,
+            name,
+            canary,
+        })
+    }
+
+    /// Lets the user do `verbs` with Secrets everywhere.
+    pub(crate) async fn grant(&self, verbs: &[&str]) -> anyhow::Result<()> {
+        let rules = json!([rule("", "secrets", verbs)]);
+        bind(&self.client, &self.name, verbs[0], rules).await
+    }
+
+    /// Gives the user rights everywhere, by a role named after it and `what`.
+    pub(crate) async fn grant_everywhere(&self, what: &str, rules: Value) -> anyhow::Result<()> {
+        bind(&self.client, &self.name, what, rules).await
+    }
+
+    /// Gives the user rights in the namespace of a stage, by a role named after it and `what`.
+    pub(crate) async fn grant_in(
+        &self,
+        stage: &Stage,
+        what: &str,
+        rules: Value,
+    ) -> anyhow::Result<()> {
+        bind_in(&stage.client, &stage.namespace, &self.name, what, rules).await
+    }
+
+    /// Takes rights away that were given so.
+    pub(crate) async fn revoke_in(&self, stage: &Stage, what: &str) -> anyhow::Result<()> {
+        let bindings = stage.objects(ROLE_BINDING);
+        bindings.delete(&format!("{}-{what}", self.name)).await
+    }
+}
+
+/// Has a controller served by the replica of this name.
+pub(crate) fn served_by<'a>(
+    controller: ControllerBuilder<'a>,
+    replica: &str,
+) -> ControllerBuilder<'a> {
+    let labels = json!({ OWN_REPLICA: replica });
+    controller.edit(|it| it["metadata"]["labels"] = labels)
+}
+
+/// A rule of a role.
+pub(crate) fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
+    json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })
+}
+
+/// A rule that allows everything.
+pub(crate) fn all(group: &str, resource: &str) -> Value {
+    rule(group, resource, &["*"])
+}
+
+/// Gives `user` rights in all namespaces, by a role named after it and `what`.
+async fn bind(client: &kube::Client, user: &str, what: &str, rules: Value) -> anyhow::Result<()> {
+    let metadata = json!({ "name": format!("{user}-{what}") });
+    let role = json!({ "metadata": metadata, "rules": rules });
+    Objects::new(client, CLUSTER_ROLE, "").create(role).await?;
+    let binding = binding_of(user, "ClusterRole", &metadata);
+    Objects::new(client, CLUSTER_ROLE_BINDING, "")
+        .create(binding)
+        .await?;
+    Ok(())
+}
+
+/// Gives `user` rights in a namespace, likewise.
+async fn bind_in(
+    client: &kube::Client,
+    namespace: &str,
+    user: &str,
+    what: &str,
+    rules: Value,
+) -> anyhow::Result<()> {
+    let metadata = json!({ "name": format!("{user}-{what}") });
+    let role = json!({ "metadata": metadata, "rules": rules });
+    let here = Objects::new(client, ROLE, namespace);
+    if here.find(&format!("{user}-{what}")).await?.is_none() {
+        here.create(role).await?;
+    }
+    let binding = binding_of(user, "Role", &metadata);
+    Objects::new(client, ROLE_BINDING, namespace)
+        .create(binding)
+        .await?;
+    Ok(())
+}
+
+fn binding_of(user: &str, kind: &str, metadata: &Value) -> Value {
+    json!({
+        "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": metadata["name"] },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
+    })
+}
