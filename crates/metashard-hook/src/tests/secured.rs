@@ -296,7 +296,7 @@ async fn credentials_do_not_follow_a_redirect_to_another_server() {
         let requests = server.requests();
         requests
             .iter()
-            .map(|it| it.header("authorization") == Some("bearer t"))
+            .map(|it| it.header("authorization") == Some("Bearer t"))
             .collect()
     };
     assert_eq!(sent(&server), [true, true]);

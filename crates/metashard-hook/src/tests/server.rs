@@ -167,7 +167,7 @@ impl Server {
         let mut request = Request {
             number: 0,
             line: lines.remove(0),
-            headers: lines.iter().map(|line| line.to_lowercase()).collect(),
+            headers: lines.iter().map(|line| lower_name(line)).collect(),
             body: Vec::new(),
         };
         let length = request.header("content-length");
@@ -181,10 +181,15 @@ impl Server {
 }
 
 impl Request {
-    /// Value of a header, in lower case.
+    /// Value of a header; `name` is in lower case.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
+}
+
+fn lower_name(line: &str) -> String {
+    let (name, value) = line.split_once(':').unwrap();
+    format!("{}:{value}", name.to_lowercase())
 }

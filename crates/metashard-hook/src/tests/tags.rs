@@ -57,8 +57,8 @@ async fn an_answer_that_has_not_changed_is_the_former_one() {
 
     let expected = ["first", "first", "first", "second", "second"].map(good);
     assert_eq!(results, expected);
-    let one = Some("\"one\"".to_owned());
-    let two = Some("w/\"two\"".to_owned());
+    let one = Some("\"One\"".to_owned());
+    let two = Some("W/\"two\"".to_owned());
     assert_eq!(
         tags_sent(&server),
         [None, one.clone(), one.clone(), one, two]
