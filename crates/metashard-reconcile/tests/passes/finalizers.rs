@@ -330,3 +330,23 @@ fn a_deleted_controllers_finalizer_is_taken_from_its_parents_and_no_other() {
     let parent = bench.world.object(FOO, "p").unwrap();
     assert_eq!(finalize::let_go(resource, OURS, &parent), None);
 }
+
+#[test]
+fn a_parent_that_is_finalized_adopts_nothing() {
+    let mut spec = finalizing();
+    spec["generateSelector"] = false.into();
+    let mut bench = Bench::new(&spec);
+    bench.pass();
+    bench.world.delete(FOO, "p");
+    let mut orphan = config("a", "1");
+    orphan["metadata"]["namespace"] = "ns1".into();
+    orphan["metadata"]["labels"] = json!({"app": "web"});
+    bench.world.put(orphan);
+
+    bench.pass();
+
+    assert_eq!(bench.calls[0].0, HookKind::Finalize);
+    assert_eq!(bench.calls[0].1["children"]["ConfigMap.v1"], json!({}));
+    let owners = &bench.child("a")["metadata"]["ownerReferences"];
+    assert_eq!(owners, &Value::Null);
+}

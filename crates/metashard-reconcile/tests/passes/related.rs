@@ -10,7 +10,7 @@ use metashard_reconcile::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Bench, CONFIG, FOO, answer, config, hook, lookup, spec, told};
+use crate::world::{Bench, CONFIG, FOO, answer, config, hook, lookup, resource_of, spec, told};
 
 impl Bench {
     /// What the caches have of the objects that these rules ask for.
@@ -122,6 +122,20 @@ fn related_objects_reach_the_hook_whole_in_groups_that_may_be_empty() {
         bench.world.get("secrets", "ns1", "a").unwrap()
     );
     assert_eq!(bench.calls[1].1["finalizing"], false);
+}
+
+/// Twice the same key would be a body that parsers read differently.
+#[test]
+fn an_object_that_two_rules_pick_is_shown_once() {
+    let bench = with_secrets(asking("v1", &json!([])));
+    let all = bench.world.of("secrets");
+    let resource = resource_of(&all[0]);
+    let one = vec![Arc::clone(&all[0])];
+
+    let related = Related::new([(Arc::clone(&resource), one), (resource, all)]);
+
+    let names: Vec<_> = related.objects().map(|it| it.name()).collect();
+    assert_eq!(names, ["a", "b", "a"], "the last is of another namespace");
 }
 
 #[test]
