@@ -242,10 +242,10 @@ async fn a_first_list_of_many_objects_takes_little_more_memory_than_they_do_afte
         "only {cached} bytes are cached"
     );
     let peak = memory(&replica, "VmHWM:")? - before;
-    let resting = (memory(&replica, "VmRSS:")? - before).max(cached);
+    // Not against what the process has afterwards: an allocator may keep what it was given.
     ensure!(
-        peak <= 2.0 * resting + SLACK,
-        "at its peak it took {peak}, and {resting} at rest, with {cached} of objects"
+        peak <= 2.0 * cached + SLACK,
+        "at its peak it took {peak}, with {cached} of objects"
     );
     Ok(())
 }
