@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use metashard_api::{id::ReplicaId, selector::Selector};
 use metashard_runtime::log;
 use metashard_status::{address::Address, service};
-use metashard_worker::{Apply, Strategy};
+use metashard_worker::Apply;
 
 use crate::options::Role;
 
@@ -148,16 +148,12 @@ impl Worker {
             observe,
             apply,
         } = self;
-        let strategy = match apply.strategy {
-            Strategy::Dynamic => "dynamic-apply",
-            Strategy::ServerSide => "server-side-apply",
-        };
         vec![
             ("workers", workers.to_string()),
             ("cache-flush-interval", format!("{flush_interval:?}")),
             ("target-label-selector", target_selector.to_string()),
             ("observe", observe.to_string()),
-            ("apply-strategy", strategy.to_owned()),
+            ("apply-strategy", apply.strategy.as_str().to_owned()),
             (
                 "apply-strategy-ssa-field-manager",
                 apply.manager.to_string(),

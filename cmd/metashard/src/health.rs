@@ -1,7 +1,10 @@
 //! What the probes are told: whether the replica has started, whether it is a member of the fleet, and whether its loops
 //! still turn.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use metashard_fleet::worker::Phase;
 use metashard_runtime::{clock::Clock, pulse, shutdown::Token};
@@ -60,15 +63,26 @@ pub(crate) fn new() -> (Readiness, Checks) {
 
 impl Checks {
     /// What the status endpoints need. The process is alive as long as it answers and its loops turn.
-    pub(crate) fn parts(self, registry: Registry, draining: Token, journal: Arc<Journal>) -> Parts {
+    ///
+    /// What syncs did is also told to who knows the incarnation of the `worker`: it was read from the cluster.
+    pub(crate) fn parts(
+        self,
+        registry: Registry,
+        draining: Token,
+        journal: Arc<Journal>,
+        worker: Arc<OnceLock<Handle>>,
+    ) -> Parts {
+        let is_incarnation = move |word: &str| {
+            let standing = worker.get().map(|worker| worker.standing.load());
+            standing.is_some_and(|it| it.incarnation().is_some_and(|it| it.as_str() == word))
+        };
+        let answers = Answers::new(move |query| journal.answer(&Asked::read(query)));
         Parts {
             registry,
             live: vec![self.loops],
             ready: vec![self.started, self.fleet],
             draining,
-            syncs: Some(Answers::new(move |query| {
-                journal.answer(&Asked::read(query))
-            })),
+            syncs: Some(answers.admitting(is_incarnation)),
         }
     }
 }

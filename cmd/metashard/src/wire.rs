@@ -1,6 +1,6 @@
 //! Puts the services of one replica together and runs them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use metashard_api::names;
@@ -66,13 +66,19 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let mut services = Services::new(shutdown.clone());
     let (readiness, checks) = health::new();
     let journal = Arc::new(Journal::default());
-    let parts = checks.parts(registry.clone(), shutdown.token(), Arc::clone(&journal));
+    let worker = Arc::new(OnceLock::new());
+    let parts = checks.parts(
+        registry.clone(),
+        shutdown.token(),
+        Arc::clone(&journal),
+        Arc::clone(&worker),
+    );
     services.status(listeners, parts);
     let replica = tokio::select! {
         replica = Replica::prepare(config, clock.clone(), registry, &grpc, journal) => replica?,
         () = services.interrupted() => return services.run(&clock, grace).await,
     };
-    replica.start(&mut services, grpc, readiness)?;
+    replica.start(&mut services, grpc, readiness, &worker)?;
     services.run(&clock, grace).await
 }
 
@@ -149,12 +155,17 @@ impl Replica {
         services: &mut Services,
         grpc: TcpListener,
         readiness: health::Readiness,
+        known: &OnceLock<fleet::Handle>,
     ) -> anyhow::Result<()> {
         let role = self.config.fleet.role;
         let worker = match role {
             Role::All | Role::Worker => Some(self.start_worker(services)?),
             Role::Leader => None,
         };
+        if let Some(worker) = &worker {
+            // There is one worker in a process: nobody else sets it.
+            let _set = known.set(worker.clone());
+        }
         if role != Role::Worker {
             self.start_leader(services, grpc, worker.as_ref())?;
         }

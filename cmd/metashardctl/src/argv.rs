@@ -6,6 +6,8 @@ use std::{
 };
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use metashard_api::names::FIELD_MANAGER;
+use metashard_reconcile::controller::Apply;
 
 /// What a kubectl plug-in is called.
 const PLUGIN: &str = "kubectl-metashard";
@@ -74,6 +76,8 @@ pub(crate) struct Render {
     pub(crate) controller: Option<String>,
     #[command(flatten)]
     pub(crate) answer: Answer,
+    #[command(flatten)]
+    pub(crate) applying: Applying,
     /// Namespace of objects that name none.
     #[arg(short, long, default_value = "default")]
     pub(crate) namespace: String,
@@ -97,6 +101,29 @@ pub(crate) struct Answer {
     pub(crate) exec: Vec<String>,
 }
 
+/// How the replicas write children.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Applying {
+    /// How the replicas update children: dynamic-apply or server-side-apply, as their flag says.
+    #[arg(long, value_name = "STRATEGY", default_value = "dynamic-apply")]
+    apply_strategy: String,
+    /// Their field manager of server-side apply.
+    #[arg(long, value_name = "NAME", default_value = FIELD_MANAGER)]
+    apply_strategy_ssa_field_manager: String,
+}
+
+impl Applying {
+    /// What the flags say.
+    ///
+    /// # Errors
+    /// Where a replica would refuse them.
+    pub(crate) fn read(&self) -> anyhow::Result<Apply> {
+        Apply::of_flags(&self.apply_strategy, &self.apply_strategy_ssa_field_manager)
+            .map_err(|error| anyhow::anyhow!("--{}: {error}", error.flag()))
+    }
+}
+
 /// Flags of `test`.
 #[derive(Debug, Args)]
 pub(crate) struct Test {
@@ -114,9 +141,21 @@ pub(crate) struct Test {
 /// Flags of `lint`.
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
-    /// Files with controllers and CustomResourceDefinitions; - is the standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    /// Files with controllers and CustomResourceDefinitions, and with the Secrets and ConfigMaps of hooks; - is the standard
+    /// input.
+    #[arg(
+        short = 'f',
+        long = "filename",
+        value_name = "FILE",
+        required_unless_present = "cluster"
+    )]
     pub(crate) files: Vec<PathBuf>,
+    /// Take what the files lack from the cluster: kinds, and the Secrets and ConfigMaps of hooks; without files also the
+    /// controllers, those with the labels of -l.
+    #[arg(long)]
+    pub(crate) cluster: bool,
+    #[command(flatten)]
+    pub(crate) live: Live,
     /// Also connect to each hook, and do the TLS handshake.
     #[arg(long)]
     pub(crate) connect: bool,
@@ -156,6 +195,8 @@ pub(crate) struct Status {
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) live: Live,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
     /// Go on, and print what changes.
     #[arg(short, long)]
     pub(crate) watch: bool,
@@ -167,11 +208,14 @@ pub(crate) struct Status {
 /// Flags of `tree`.
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
-    /// The object: TYPE/NAME, or TYPE and NAME.
+    /// The object: TYPE/NAME, or TYPE and NAME; TYPE alone for all of them, or those with the labels of -l.
     #[arg(required = true, num_args = 1..=2, value_name = "OBJECT")]
     pub(crate) object: Vec<String>,
     #[command(flatten)]
     pub(crate) live: Live,
+    /// Go on, and print it again when it changes.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
     /// Look among all kinds, and not only among those of controllers and of workloads.
     #[arg(long)]
     pub(crate) all_kinds: bool,
@@ -186,7 +230,7 @@ pub(crate) struct Why {
     /// A parent or a child: TYPE/NAME, or TYPE and NAME.
     #[arg(required = true, num_args = 1..=2, value_name = "OBJECT")]
     pub(crate) object: Vec<String>,
-    /// URL of a replica's health port, as `kubectl port-forward` gives it; may be repeated.
+    /// URL of a replica's health port, for one that is no Pod of the cluster; may be repeated.
     #[arg(long, value_name = "URL")]
     pub(crate) server: Vec<String>,
     /// Only syncs of this controller.
@@ -196,10 +240,27 @@ pub(crate) struct Why {
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub(crate) limit: usize,
     #[command(flatten)]
+    pub(crate) asking: Asking,
+    #[command(flatten)]
     pub(crate) live: Live,
+    /// Go on, and print further syncs as they come.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
     /// Form of the output.
     #[arg(short, long, default_value = "text")]
     pub(crate) output: Format,
+}
+
+/// How replicas are found and asked.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Asking {
+    /// System namespace of the replicas. Default: found by their ShardMap.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) system_namespace: Option<String>,
+    /// Health port of the replicas. Default: as the Pod says, else 8081.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) health_port: Option<u16>,
 }
 
 /// Steps of a move from Metacontroller.
@@ -238,6 +299,8 @@ pub(crate) struct Diff {
     pub(crate) parent: Option<String>,
     #[command(flatten)]
     pub(crate) answer: Answer,
+    #[command(flatten)]
+    pub(crate) applying: Applying,
     #[command(flatten)]
     pub(crate) live: Live,
     /// Form of the output.

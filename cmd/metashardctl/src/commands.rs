@@ -11,6 +11,11 @@ mod test;
 mod tree;
 mod why;
 
+use std::sync::Arc;
+
+use metashard_plan::suggest;
+use metashard_reconcile::object::Object;
+
 use crate::{
     Found,
     argv::{Cli, Command, Migrate},
@@ -35,6 +40,30 @@ pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<Found> 
     }?;
     output.flush()?;
     Ok(found)
+}
+
+/// That there is no controller of this name, with the one that was probably meant.
+fn no_controller(name: &str, all: &[Arc<Object>]) -> anyhow::Error {
+    let meant = suggest::nearest(name, all.iter().map(|it| it.name()));
+    let hint = meant.map_or_else(String::new, |it| format!("; did you mean {it}?"));
+    anyhow::anyhow!("controller {name:?} not found{hint}")
+}
+
+/// The name of a controller, which may be given as `-o name` prints it.
+fn bare(controller: &str) -> &str {
+    controller
+        .rsplit_once('/')
+        .map_or(controller, |(_, name)| name)
+}
+
+/// As `kubectl -o name` prints an object: `configmap/a`, `foo.ex.io/a`.
+fn full_name(object: &Object) -> String {
+    let kind = object.kind().to_lowercase();
+    let name = object.name();
+    match object.api_version().split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{name}"),
+        None => format!("{kind}/{name}"),
+    }
 }
 
 /// Type and name of an object, from `TYPE/NAME` or `TYPE NAME`.

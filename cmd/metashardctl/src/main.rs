@@ -4,6 +4,7 @@ mod age;
 mod argv;
 mod cluster;
 mod commands;
+mod fleet;
 mod output;
 mod replica;
 mod table;

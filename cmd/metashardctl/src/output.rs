@@ -1,6 +1,9 @@
 //! Where text goes: the standard output, which may end at any line, and what people are told beside it.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::{
+    env,
+    io::{self, BufWriter, StdoutLock, Write},
+};
 
 use serde::Serialize;
 
@@ -21,8 +24,9 @@ impl Output {
     /// The process's own.
     pub(crate) fn stdout() -> Self {
         let size = terminal_size::terminal_size_of(io::stdout());
+        let width = size.map(|(width, _)| usize::from(width.0)).or_else(columns);
         Self {
-            width: size.map_or(UNBOUNDED, |(width, _)| usize::from(width.0)),
+            width: width.unwrap_or(UNBOUNDED),
             writer: BufWriter::new(io::stdout().lock()),
         }
     }
@@ -55,6 +59,16 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// How wide a terminal is that the output does not go to directly, as shells tell their children.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it is no configuration of the program, but of the terminal"
+)]
+fn columns() -> Option<usize> {
+    let told = env::var("COLUMNS").ok()?;
+    told.parse().ok().filter(|it| *it > 0)
 }
 
 /// Whether an error says that nobody reads any more.

@@ -1,4 +1,4 @@
-//! Asks a replica for what it remembers.
+//! What a replica is asked for and answers: the syncs that it remembers.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -19,16 +19,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 << 20;
 
 /// The header that the status API asks for.
-const HEADER: &str = "x-metashard-status";
+pub(crate) const HEADER: &str = "x-metashard-status";
 
 /// The syncs that a replica remembers and that match. `server`: its URL.
 pub(crate) async fn syncs(server: &str, query: &[(&str, &str)]) -> anyhow::Result<Vec<Value>> {
-    let target = format!(
-        "{}/api/v1/syncs?{}",
-        server.trim_end_matches('/'),
-        encoded(query)
-    );
-    let uri: Uri = target
+    let uri: Uri = format!("{}{}", server.trim_end_matches('/'), target(query))
         .parse()
         .with_context(|| format!("read {server} as a URL"))?;
     anyhow::ensure!(
@@ -55,11 +50,24 @@ pub(crate) async fn syncs(server: &str, query: &[(&str, &str)]) -> anyhow::Resul
     if !status.is_success() {
         anyhow::bail!("{status}: {}", String::from_utf8_lossy(&body).trim());
     }
-    let mut answer: Value = serde_json::from_slice(&body).context("read the answer")?;
-    match answer["syncs"].take() {
-        Value::Array(syncs) => Ok(syncs),
-        _ => anyhow::bail!("the answer holds no syncs"),
+    read(&body, server)
+}
+
+/// Path and query of the syncs that match.
+pub(crate) fn target(query: &[(&str, &str)]) -> String {
+    format!("/api/v1/syncs?{}", encoded(query))
+}
+
+/// The syncs of an answer; each says who remembers it.
+pub(crate) fn read(body: &[u8], replica: &str) -> anyhow::Result<Vec<Value>> {
+    let mut answer: Value = serde_json::from_slice(body).context("read the answer")?;
+    let Value::Array(mut syncs) = answer["syncs"].take() else {
+        anyhow::bail!("the answer holds no syncs");
+    };
+    for sync in syncs.iter_mut().filter(|it| it.is_object()) {
+        sync["replica"] = replica.into();
     }
+    Ok(syncs)
 }
 
 fn encoded(query: &[(&str, &str)]) -> String {

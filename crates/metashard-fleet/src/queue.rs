@@ -215,10 +215,23 @@ impl<K: Ord + Clone> Queue<K> {
     /// Makes `key` ready after `delay`, or when an earlier such push said so. It stays due if the key is
     /// handed out before.
     pub fn push_after(&mut self, now: MonoTime, id: FlowId, key: K, delay: Duration) {
+        self.push_after_because(now, id, key, delay, Cause::Timer);
+    }
+
+    /// As [`Self::push_after`], and says why.
+    pub fn push_after_because(
+        &mut self,
+        now: MonoTime,
+        id: FlowId,
+        key: K,
+        delay: Duration,
+        cause: Cause,
+    ) {
         if delay.is_zero() {
-            self.push(now, id, key);
+            self.push_because(now, id, key, cause.into());
         } else {
-            self.change(id, |flow| flow.push_at(now + delay, key, Timer::Delayed));
+            let timer = Timer::Delayed;
+            self.change(id, |flow| flow.push_at(now + delay, key, timer, cause));
         }
     }
 
@@ -422,6 +435,6 @@ fn requeue<K: Ord + Clone>(
     if delay.is_zero() {
         flow.push(now, key.clone(), causes);
     } else {
-        flow.push_at(now + delay, key.clone(), Timer::Requeue);
+        flow.push_at(now + delay, key.clone(), Timer::Requeue, Cause::Retry);
     }
 }

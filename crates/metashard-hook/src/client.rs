@@ -244,7 +244,7 @@ impl Invoker {
         })
     }
 
-    fn tls_for(
+    pub(crate) fn tls_for(
         &self,
         secured: &Secured,
         origin: &Origin,

@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use metashard_runtime::{clock::Clock, task};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 
 use self::io::Stream;
@@ -33,12 +33,15 @@ use crate::{
     endpoint::Origin,
     metrics::{Event, Series},
     rope::RopeBody,
+    security::end_of,
 };
 
 /// Longest wait for one address to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest wait for a TLS handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(3);
+/// How long a server that was greeted is given to object to our certificate.
+const OBJECTION_LIMIT: Duration = Duration::from_millis(300);
 /// Longest head of an answer. hyper allows 100 headers.
 const MAX_HEAD: u32 = 64 * 1024;
 
@@ -225,6 +228,29 @@ impl Driver {
         self.connection
             .take_if(|connection| Pin::new(connection).poll(cx).is_ready());
     }
+}
+
+/// Connects to `origin`, and hangs up. When the certificate that it shows ends.
+pub(crate) async fn greet(
+    origin: &Origin,
+    tls: Option<&Arc<ClientConfig>>,
+) -> Result<Option<SystemTime>, Error> {
+    let addresses = resolve(origin, &|_| {}).await?;
+    let tcp = connect(origin, &addresses).await?;
+    let Some(tls) = tls else {
+        return Ok(None);
+    };
+    let mut secured = secure(origin, tls, tcp).await?;
+    // By TLS 1.3 a server says only now that it wants another certificate of ours.
+    let mut byte = [0];
+    if let Ok(Err(source)) = timeout(OBJECTION_LIMIT, secured.read(&mut byte)).await {
+        return Err(Error::Handshake {
+            host: origin.bare_host().to_owned(),
+            source,
+        });
+    }
+    let shown = secured.get_ref().1.peer_certificates();
+    Ok(shown.and_then(|it| it.first()).and_then(end_of))
 }
 
 fn was_not_sent(error: &TrySendError<Request<RopeBody>>) -> bool {

@@ -20,7 +20,7 @@ use metashard_api::{
 };
 use rustls::ClientConfig;
 
-pub(crate) use self::certificate::{Authority, Identity};
+pub(crate) use self::certificate::{Authority, Identity, end_of};
 pub use self::certificate::{Certificate, Role};
 pub use self::holder::Found;
 use self::holder::Holders;

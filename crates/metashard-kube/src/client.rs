@@ -17,11 +17,14 @@ use metashard_reconcile::object::Object;
 use metashard_runtime::clock::Clock;
 use serde::Deserialize;
 
-pub use self::config::{Error as ConnectError, Options};
 pub(crate) use self::{
     call::{Answer, Call, encode_query},
     limit::Limit,
     pool::{Pool, USER_AGENT},
+};
+pub use self::{
+    config::{Error as ConnectError, Options},
+    reads::PodPort,
 };
 use crate::{
     error::{Cause, Error},

@@ -21,7 +21,7 @@ use self::read::Case;
 use crate::{
     changes,
     document::{self},
-    hook::Hook,
+    hook::{Holders, Hook},
     input,
     render::{self, render},
     resources::Resources,
@@ -162,7 +162,8 @@ async fn outcome(case: Case) -> Result<Value, String> {
     for crd in case.crds {
         resources.add_crd(crd);
     }
-    let controller = input::controller(&case.controller, &resources).map_err(|it| chain(&it))?;
+    let controller = input::controller_applying(&case.controller, &resources, case.apply)
+        .map_err(|it| chain(&it))?;
     let namespace = case
         .namespace
         .unwrap_or_else(|| input::DEFAULT_NAMESPACE.to_owned());
@@ -170,6 +171,7 @@ async fn outcome(case: Case) -> Result<Value, String> {
         input::parent(case.parent, &controller, &namespace).map_err(|error| chain(&error))?;
     let others = input::others(case.children, &controller, &parent, &resources)
         .map_err(|error| chain(&error))?;
+    let holders = Holders::of_files(&case.secrets, &namespace);
     let hook = match (case.answer, case.exec, case.url) {
         (Some(answer), ..) => Hook::recorded(answer.to_string()),
         (None, Some(words), _) => Hook::Command {
@@ -180,6 +182,7 @@ async fn outcome(case: Case) -> Result<Value, String> {
             Hook::remote(&controller, url.as_deref()).map_err(|error| chain(&error))?
         }
     };
+    hook.secure(&holders).map_err(|error| chain(&error))?;
     let input = render::Input {
         controller,
         resource,

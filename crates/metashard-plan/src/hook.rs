@@ -1,13 +1,22 @@
 //! Who answers the calls of a pass: a recorded answer, a command, or a hook where it is.
 
-use std::{collections::BTreeMap, process::Stdio, time::Duration};
+mod holders;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Stdio,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
+pub use holders::{Holders, source_of};
 use metashard_api::{
+    endpoint::{Demand, Source},
     id::{ControllerKind, Epoch, ShardId},
     v1alpha1::webhook::Webhook,
+    validate::Finding,
 };
-use metashard_hook::{Endpoint, Invoker, Metrics, Request, Target, url};
+use metashard_hook::{Certificate, Endpoint, Invoker, Metrics, Request, Target, url};
 use metashard_reconcile::{
     controller::Controller,
     sync::{HookCall, HookKind, HookResult},
@@ -32,11 +41,14 @@ pub enum Error {
     /// A URL cannot be called.
     #[error("call hook")]
     Url(#[from] url::Error),
-    /// What it is called with lies in the cluster.
-    #[error(
-        "call the {0} hook: its certificates and credentials are in the cluster; give an answer, a command, or the URL of a hook that needs none"
-    )]
-    Secured(&'static str),
+    /// What it is called with is not there, or cannot be used.
+    #[error("resolve endpoint config for {hook} hook: {finding}")]
+    Unsecured {
+        /// Which hook.
+        hook: &'static str,
+        /// The field, what is wrong, and what to do.
+        finding: Finding,
+    },
     /// Two parts of this program fight over a name.
     #[error("prepare calls of hooks")]
     Metrics(#[from] prometheus::Error),
@@ -72,7 +84,8 @@ impl Hook {
         Self::Recorded(BTreeMap::from([(String::new(), answer.into())]))
     }
 
-    /// The hooks of a controller, where its spec says, or all of them at `instead`.
+    /// The hooks of a controller, where its spec says, or all of them at `instead`, which are called without certificates
+    /// and credentials. [Secure](Self::secure) them before the first call.
     ///
     /// # Errors
     /// When a URL cannot be called.
@@ -80,10 +93,8 @@ impl Hook {
         let mut hooks = Vec::new();
         for kind in [HookKind::Sync, HookKind::Finalize, HookKind::Customize] {
             let hook = controller.hook(kind);
-            if instead.is_none() && hook.is_some_and(|hook| hook.security.is_some()) {
-                return Err(Error::Secured(kind.as_str()));
-            }
-            hooks.push((kind, hook.map(|hook| hook.webhook.clone())));
+            let called = hook.map(|hook| (hook.webhook.clone(), hook.security.clone()));
+            hooks.push((kind, called));
         }
         Self::at(controller.kind, &controller.name, hooks, instead)
     }
@@ -95,16 +106,17 @@ impl Hook {
     pub(crate) fn at(
         controller_kind: ControllerKind,
         controller_name: &str,
-        hooks: impl IntoIterator<Item = (HookKind, Option<Webhook>)>,
+        hooks: impl IntoIterator<Item = (HookKind, Option<(Webhook, Option<Demand>)>)>,
         instead: Option<&str>,
     ) -> Result<Self, Error> {
         let invoker = Invoker::new(Clock::system(), Metrics::register(&Registry::new())?);
         let mut endpoints = BTreeMap::new();
-        for (hook, webhook) in hooks {
-            let Some(mut webhook) = webhook else {
+        for (hook, called) in hooks {
+            let Some((mut webhook, mut security)) = called else {
                 continue;
             };
             if let Some(url) = instead {
+                security = None;
                 webhook = Webhook {
                     url: Some(url.to_owned()),
                     timeout: webhook.timeout,
@@ -117,7 +129,7 @@ impl Hook {
                 hook,
                 url: url::resolve(&webhook)?,
                 timeout: url::timeout(&webhook),
-                security: None,
+                security,
                 etag: None,
             };
             endpoints.insert(hook, invoker.endpoint(target)?);
@@ -125,8 +137,42 @@ impl Hook {
         Ok(Self::Remote(Box::new(Remote { invoker, endpoints })))
     }
 
-    /// Connects to each hook that is called where it is, without a request; a text says why it cannot be reached.
-    pub async fn probe(&self) -> Vec<(HookKind, Result<(), String>)> {
+    /// The objects that hold what they are called with.
+    pub fn sources(&self) -> BTreeSet<Source> {
+        self.endpoints().flat_map(Endpoint::sources).collect()
+    }
+
+    /// Takes certificates and credentials from the objects that hold them.
+    ///
+    /// # Errors
+    /// When something is missing or cannot be used.
+    pub fn secure(&self, holders: &Holders) -> Result<(), Error> {
+        for endpoint in self.endpoints() {
+            let secured = endpoint.secure(&|source| holders.find(source));
+            secured.map_err(|finding| Error::Unsecured {
+                hook: endpoint.hook().as_str(),
+                finding,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The certificates that they are called with.
+    pub(crate) fn certificates(&self) -> Vec<Certificate> {
+        self.endpoints().flat_map(Endpoint::certificates).collect()
+    }
+
+    fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        let remote = match self {
+            Self::Remote(remote) => Some(&remote.endpoints),
+            Self::Recorded(_) | Self::Command { .. } => None,
+        };
+        remote.into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Connects to each hook that is called where it is, without a request. When its certificate ends, if it shows one; a
+    /// text says why it cannot be reached.
+    pub(crate) async fn probe(&self) -> Vec<(HookKind, Result<Option<SystemTime>, String>)> {
         let mut probed = Vec::new();
         if let Self::Remote(remote) = self {
             for (hook, endpoint) in &remote.endpoints {

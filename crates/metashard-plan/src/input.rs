@@ -9,7 +9,7 @@ use metashard_api::{
     resource::Resource,
 };
 use metashard_reconcile::{
-    controller::{self, Controller},
+    controller::{self, Apply, Controller},
     object::{self, Object},
     sync::Candidates,
 };
@@ -71,11 +71,23 @@ pub enum Error {
     },
 }
 
-/// Compiles a controller as a worker would.
+/// Compiles a controller as a worker would that was started without flags.
 ///
 /// # Errors
 /// When it cannot be run.
 pub fn controller(value: &Value, resources: &Resources) -> Result<Arc<Controller>, Error> {
+    controller_applying(value, resources, Apply::default())
+}
+
+/// Compiles a controller as a worker would that writes children in this way.
+///
+/// # Errors
+/// When it cannot be run.
+pub fn controller_applying(
+    value: &Value,
+    resources: &Resources,
+    apply: Apply,
+) -> Result<Arc<Controller>, Error> {
     let name = name_of(value);
     let mut value = value.clone();
     fill(&mut value, None);
@@ -92,7 +104,7 @@ pub fn controller(value: &Value, resources: &Resources) -> Result<Arc<Controller
         }
     };
     match compiled {
-        Ok(controller) => Ok(Arc::new(controller)),
+        Ok(controller) => Ok(Arc::new(controller.applying(apply))),
         Err(source) => Err(Error::Controller {
             hint: hint(&value, &source, resources),
             name,

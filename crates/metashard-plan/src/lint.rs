@@ -1,55 +1,21 @@
 //! What is wrong with a controller before it is applied: its fields, its kinds, its hooks.
 
+mod connect;
 mod fields;
 mod kinds;
 mod places;
 mod scope;
 
-use metashard_api::{crd, id::ControllerKind, v1alpha1::webhook::Webhook, validate::Finding};
-use metashard_reconcile::{controller, sync::HookKind};
+use metashard_api::{crd, validate::Finding};
+use metashard_reconcile::controller;
 use serde_json::Value;
 
+pub use self::connect::{connect, sources};
 use crate::{
     document::{Document, name_of},
-    hook::Hook,
     input,
     resources::Resources,
 };
-
-/// Connects to the hooks of each controller, and adds those that cannot be reached.
-pub async fn connect(documents: &[Document], report: &mut Report) {
-    for document in documents {
-        let value = &document.value;
-        let kind = match value["kind"].as_str() {
-            Some("CompositeController") => ControllerKind::Composite,
-            Some("DecoratorController") => ControllerKind::Decorator,
-            _ => continue,
-        };
-        let hooks = [HookKind::Sync, HookKind::Finalize, HookKind::Customize].map(|kind| {
-            let webhook = value["spec"]["hooks"][kind.as_str()]["webhook"].clone();
-            // What is in the cluster's Secrets cannot be had here.
-            let webhook = serde_json::from_value::<Webhook>(webhook).ok();
-            (kind, webhook.filter(|it| it.security.is_empty()))
-        });
-        let name = value["metadata"]["name"].as_str().unwrap_or_default();
-        // What has no place to call is told already.
-        let Ok(hook) = Hook::at(kind, name, hooks, None) else {
-            continue;
-        };
-        for (kind, probed) in hook.probe().await {
-            if let Err(text) = probed {
-                let field = format!("spec.hooks.{}.webhook", kind.as_str());
-                let fix = "correct the URL, the hook or its certificate; or is it reached from within the cluster only?";
-                report.problems.push(Problem {
-                    severity: Severity::Error,
-                    place: document.place.to_string(),
-                    object: name_of(&document.value),
-                    finding: Finding::invalid(field, text, fix),
-                });
-            }
-        }
-    }
-}
 
 /// How bad something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

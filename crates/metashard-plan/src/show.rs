@@ -44,7 +44,7 @@ pub fn value(rendered: &Rendered) -> Value {
 /// One write, for programs.
 pub fn write_value(write: &Write) -> Value {
     let wire = wire(write);
-    json!({
+    let mut value = json!({
         "method": wire.method.as_str(),
         "path": wire.path,
         "contentType": wire.content_type,
@@ -54,7 +54,11 @@ pub fn write_value(write: &Write) -> Value {
         "purpose": write.purpose.as_str(),
         "why": write.why,
         "body": serde_json::from_slice::<Value>(&wire.body).unwrap_or_default(),
-    })
+    });
+    if let Op::Apply { manager, .. } = &write.op {
+        value["fieldManager"] = (**manager).into();
+    }
+    value
 }
 
 /// What was rendered of some parents, for people.
@@ -108,13 +112,20 @@ fn show_write(rendered: &Rendered, write: &Write, text: &mut String) {
     if !write.why.is_empty() && write.purpose != Purpose::CreateChild {
         line(text, &format!("      because {}", write.why));
     }
-    let (Op::Create { body } | Op::Update { body } | Op::UpdateStatus { body }) = &write.op else {
+    let (Op::Create { body }
+    | Op::Update { body }
+    | Op::UpdateStatus { body }
+    | Op::Apply { body, .. }) = &write.op
+    else {
         return;
     };
     let new = for_people(body);
+    // An apply leaves what it does not name; of its own that goes, the reason tells.
+    let is_apply = matches!(write.op, Op::Apply { .. });
     match rendered.observed(write) {
         Some(old) if mark == '~' => {
-            for change in between(&for_people(old.bytes()), &new) {
+            let changes = between(&for_people(old.bytes()), &new);
+            for change in changes.iter().filter(|it| !is_apply || it.mark != '-') {
                 let text_of = &change.text;
                 line(
                     text,

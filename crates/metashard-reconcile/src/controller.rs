@@ -3,6 +3,7 @@
 mod compile;
 mod parents;
 mod source;
+mod strategy;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +14,7 @@ use metashard_api::{
     endpoint::Demand,
     hook::{Mode, Version},
     id::{ControllerKind, ControllerUid},
-    names::{ANNOTATION_DECORATOR, FIELD_MANAGER, reason},
+    names::{ANNOTATION_DECORATOR, reason},
     resource::Resource,
     selector::Selector,
     v1alpha1::{
@@ -24,6 +25,8 @@ use metashard_api::{
     validate::Finding,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+pub use self::strategy::{Apply, ApplyError, Strategy};
 
 use crate::{
     claim,
@@ -125,34 +128,6 @@ pub enum UpdateStrategy {
     Recreate,
     /// It is updated.
     InPlace,
-}
-
-/// How children are written: one choice for the whole process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Apply {
-    /// Who merges what is desired into what is there.
-    pub strategy: Strategy,
-    /// The field manager of server-side apply. Dynamic apply knows by it what was applied by the server before.
-    pub manager: Arc<str>,
-}
-
-/// Who merges what is desired of a child into what is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Strategy {
-    /// We do, by a record of what was applied last in an annotation.
-    #[default]
-    Dynamic,
-    /// The API server does, by what each manager owns.
-    ServerSide,
-}
-
-impl Default for Apply {
-    fn default() -> Self {
-        Self {
-            strategy: Strategy::default(),
-            manager: FIELD_MANAGER.into(),
-        }
-    }
 }
 
 /// One hook that is called.

@@ -28,6 +28,8 @@ pub struct Outcome {
     pub refused: Vec<Refused>,
     /// What is told of each child that is fought over, and therefore let be for a while.
     pub fights: Vec<Box<str>>,
+    /// Whether `requeue` is for one of these, and not for the hook's own timer.
+    pub for_fight: bool,
     /// Objects as our writes left them, for whoever waits until caches have caught up.
     pub written: Vec<Arc<Object>>,
 }

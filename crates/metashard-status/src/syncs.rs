@@ -1,7 +1,8 @@
 //! `/api/v1/syncs`: what the last syncs of this replica did and why, for `metashardctl why`.
 //!
-//! It is answered to callers on the same host only, which is where a port-forward ends: who may do that to the Pod is
-//! the cluster's decision. The header [`HEADER`] must be there, which neither a browser nor a redirected hook call sends.
+//! The header [`HEADER`] must be there, which neither a browser nor a redirected hook call sends. From the same host, which
+//! is where a port-forward ends, any value of it will do: who may do that to the Pod is the cluster's decision. From elsewhere,
+//! as through the API server's proxy, it must be the word that the replica has told the cluster only.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -17,19 +18,34 @@ use serde_json::Value;
 /// Where it is.
 const PATH: &str = "/api/v1/syncs";
 
-/// The header that a request must have; its value does not matter.
+/// The header that a request must have; its value matters to callers from elsewhere.
 pub const HEADER: &str = "x-metashard-status";
 
 /// Answers a query: pairs of names and values, decoded.
 #[derive(Clone)]
-pub struct Answers(Arc<Answer>);
+pub struct Answers {
+    answer: Arc<Answer>,
+    admits: Arc<Admits>,
+}
 
 type Answer = dyn Fn(&[(String, String)]) -> Value + Send + Sync;
 
+type Admits = dyn Fn(&str) -> bool + Send + Sync;
+
 impl Answers {
-    /// Answers by `answer`, which must not block.
+    /// Answers by `answer`, which must not block, to callers on the same host.
     pub fn new(answer: impl Fn(&[(String, String)]) -> Value + Send + Sync + 'static) -> Self {
-        Self(Arc::new(answer))
+        Self {
+            answer: Arc::new(answer),
+            admits: Arc::new(|_| false),
+        }
+    }
+
+    /// Also to callers from elsewhere whose value of [`HEADER`] it `admits`.
+    #[must_use]
+    pub fn admitting(mut self, admits: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.admits = Arc::new(admits);
+        self
     }
 }
 
@@ -44,20 +60,21 @@ pub(crate) fn router(answers: Answers) -> Router {
 }
 
 async fn syncs(
-    State(Answers(answer)): State<Answers>,
+    State(answers): State<Answers>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    if !from.ip().to_canonical().is_loopback() {
-        let text = "answered to callers on this host only: use kubectl port-forward\n";
-        return (StatusCode::FORBIDDEN, text).into_response();
-    }
-    if !headers.contains_key(HEADER) {
+    let Some(word) = headers.get(HEADER) else {
         let text = format!("the header {HEADER} is missing\n");
         return (StatusCode::FORBIDDEN, text).into_response();
+    };
+    let is_near = from.ip().to_canonical().is_loopback();
+    if !is_near && !word.to_str().is_ok_and(|word| (answers.admits)(word)) {
+        let text = format!("the header {HEADER} does not hold this replica's incarnation\n");
+        return (StatusCode::FORBIDDEN, text).into_response();
     }
-    let answer = answer(&query(uri.query().unwrap_or_default()));
+    let answer = (answers.answer)(&query(uri.query().unwrap_or_default()));
     ([(CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
 }
 

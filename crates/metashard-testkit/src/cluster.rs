@@ -36,7 +36,7 @@ mod servers;
 use certificates::{Certificates, Files};
 use servers::Servers;
 
-pub use ports::free_port;
+pub use ports::{free_port, own_address};
 
 /// Time for a server to become ready; in practice three seconds.
 const READY_WITHIN: Duration = Duration::from_mins(1);

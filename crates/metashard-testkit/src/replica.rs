@@ -31,6 +31,8 @@ pub struct Options {
     pub system_namespace: String,
     /// Further flags.
     pub flags: Vec<String>,
+    /// Whether its health server can also be reached from elsewhere, as through the API server.
+    pub is_reachable: bool,
 }
 
 /// One running process of metashard, killed when it is dropped.
@@ -56,6 +58,7 @@ impl Options {
             kubeconfig: cluster.kubeconfig(ADMIN)?,
             system_namespace: system_namespace.to_owned(),
             flags: Vec::new(),
+            is_reachable: false,
         })
     }
 
@@ -76,6 +79,11 @@ impl Replica {
     pub fn start(group: &Group, options: &Options) -> anyhow::Result<Self> {
         let metrics_port = free_port()?;
         let health_port = free_port()?;
+        let health_host = if options.is_reachable {
+            ""
+        } else {
+            "127.0.0.1"
+        };
         let mut command = Command::new(binary()?);
         command
             .arg("--kubeconfig")
@@ -85,7 +93,7 @@ impl Replica {
             .args(["--metrics-address", &format!("127.0.0.1:{metrics_port}")])
             .args([
                 "--health-probe-bind-address",
-                &format!("127.0.0.1:{health_port}"),
+                &format!("{health_host}:{health_port}"),
             ])
             .args(["--grpc-address", "127.0.0.1:0"])
             .args(&options.flags);
@@ -169,6 +177,11 @@ impl Replica {
                 self.log()
             )
         })
+    }
+
+    /// Port of the health server.
+    pub fn health_port(&self) -> u16 {
+        self.health_port
     }
 
     /// URL of the health server, which tells syncs too.

@@ -92,10 +92,12 @@ impl Dispatcher {
         self.ready.notify_one();
     }
 
-    /// Makes a key ready after `delay`.
-    pub(crate) fn push_after(&self, flow: FlowId, key: ParentKey, delay: Duration) {
+    /// Makes a key ready after `delay`, because of `cause`.
+    pub(crate) fn push_after(&self, flow: FlowId, key: ParentKey, delay: Duration, cause: Cause) {
         let now = self.clock.now().mono;
-        self.queue.lock().push_after(now, flow, key, delay);
+        let mut queue = self.queue.lock();
+        queue.push_after_because(now, flow, key, delay, cause);
+        drop(queue);
         self.ready.notify_one();
     }
 

@@ -109,8 +109,10 @@ pub(crate) struct ParentState {
     pub(crate) last: Option<LastSync>,
     /// The next sync calls the hook whatever changed: a timer asked for it, or the last one failed.
     pub(crate) forced: bool,
-    /// When the hook asked to be called again.
+    /// When the hook asked to be called again, or a child that is let be is to be looked at.
     pub(crate) due: Option<MonoTime>,
+    /// It is the latter.
+    pub(crate) due_for_fight: bool,
     /// When the customize hook gave the answer that is in the memory.
     pub(crate) customized_at: Option<MonoTime>,
 }

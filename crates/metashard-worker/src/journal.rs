@@ -42,6 +42,8 @@ pub struct Asked {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Most of them; `None`: as many as are told at once.
+    pub limit: Option<usize>,
 }
 
 impl Asked {
@@ -56,6 +58,7 @@ impl Asked {
             kind: find("kind"),
             namespace: find("namespace"),
             name: find("name"),
+            limit: find("limit").parse().ok(),
         }
     }
 }
@@ -77,7 +80,8 @@ impl Journal {
     /// The syncs that match, the newest first, as JSON.
     pub fn answer(&self, asked: &Asked) -> Value {
         // The lock is held for a copy of pointers only.
-        let found = self.ring.lock().find(asked, MAX_ANSWERED);
+        let limit = asked.limit.map_or(MAX_ANSWERED, |it| it.min(MAX_ANSWERED));
+        let found = self.ring.lock().find(asked, limit);
         let syncs: Vec<_> = found.iter().map(|it| it.to_json()).collect();
         json!({ "syncs": syncs })
     }

@@ -11,7 +11,7 @@ use std::{
 use futures::future::join_all;
 use metashard_api::{hook::RelatedRule, names::reason, resource::Resource};
 use metashard_fleet::{
-    queue::{Causes, Outcome as Again, Popped},
+    queue::{Cause, Causes, Outcome as Again, Popped},
     time::MonoTime,
     worker::Authority,
 };
@@ -132,11 +132,21 @@ fn spare<'a>(
     // The timer that brought us here may be one from before, and the one that was asked for last not set.
     if let Some(due) = state.due {
         let dispatcher = &instance.context.dispatcher;
-        dispatcher.push_after(instance.flow, key.clone(), due.since(now));
+        let cause = timer(state.due_for_fight);
+        dispatcher.push_after(instance.flow, key.clone(), due.since(now), cause);
     }
     instance.remember(key, state);
     instance.context.metrics.spared(instance);
     Again::Await
+}
+
+/// Why a timer was set.
+fn timer(for_fight: bool) -> Cause {
+    if for_fight {
+        Cause::HotLoop
+    } else {
+        Cause::Timer
+    }
 }
 
 /// What is new since the last call of the hook.
@@ -364,6 +374,7 @@ impl Pass<'_> {
                 Requeue::Soon | Requeue::Backoff | Requeue::BackoffAndAfter(_)
             ),
             due,
+            due_for_fight: outcome.for_fight,
             customized_at: self.customized_at,
         };
         self.instance.remember(key, state);
@@ -373,11 +384,11 @@ impl Pass<'_> {
                 Again::RetryAfter(delay)
             }
             (_, Requeue::After(delay)) => {
-                self.come_back(delay);
+                self.come_back(delay, outcome.for_fight);
                 Again::Await
             }
             (_, Requeue::BackoffAndAfter(delay)) => {
-                self.come_back(delay);
+                self.come_back(delay, outcome.for_fight);
                 Again::Backoff
             }
             (_, Requeue::Await) => Again::Await,
@@ -385,9 +396,11 @@ impl Pass<'_> {
         }
     }
 
-    fn come_back(&self, delay: Duration) {
+    /// Sets the timer of the hook, or that of a child that is fought over.
+    fn come_back(&self, delay: Duration, for_fight: bool) {
         let dispatcher = &self.instance.context.dispatcher;
-        dispatcher.push_after(self.instance.flow, self.key.clone(), delay);
+        let cause = timer(for_fight);
+        dispatcher.push_after(self.instance.flow, self.key.clone(), delay, cause);
     }
 
     /// The newest write of each cache: once a cache shows that one, it shows them all.

@@ -1,10 +1,10 @@
 //! How controllers are run.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
 use metashard_api::{names::FIELD_MANAGER, selector::Selector};
-use metashard_worker::{Apply, Strategy};
+use metashard_worker::Apply;
 
 use super::value::{self, Error};
 use crate::config;
@@ -58,31 +58,8 @@ impl Options {
             flush_interval: cache_flush_interval,
             target_selector: selector,
             observe,
-            apply: Apply {
-                strategy: strategy(&apply_strategy)?,
-                manager: manager(&apply_strategy_ssa_field_manager)?,
-            },
+            apply: Apply::of_flags(&apply_strategy, &apply_strategy_ssa_field_manager)
+                .map_err(|error| Error::new(error.flag(), error.to_string()))?,
         })
     }
-}
-
-fn strategy(text: &str) -> Result<Strategy, Error> {
-    match text {
-        "" | "dynamic-apply" => Ok(Strategy::Dynamic),
-        "server-side-apply" => Ok(Strategy::ServerSide),
-        other => {
-            let why = format!("unknown apply strategy: {other}");
-            Err(Error::new("apply-strategy", why))
-        }
-    }
-}
-
-/// The API server takes up to 128 printable characters.
-fn manager(text: &str) -> Result<Arc<str>, Error> {
-    let is_printable = |c: char| !c.is_control();
-    if text.is_empty() || text.chars().count() > 128 || !text.chars().all(is_printable) {
-        let why = "must have 1 to 128 printable characters";
-        return Err(Error::new("apply-strategy-ssa-field-manager", why));
-    }
-    Ok(text.into())
 }

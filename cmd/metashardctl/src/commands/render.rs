@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use metashard_plan::{
     document,
-    hook::Hook,
+    hook::{Holders, Hook, source_of},
     input,
     render::{Input, Rendered, render},
     show,
@@ -24,13 +24,20 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(flags: &Render, output: &mut Output) -> anyhow::Result<Found> {
     let files = Files::read(&flags.files)?;
-    let controller = &input::controller(
+    let controller = &input::controller_applying(
         files.controller(flags.controller.as_deref())?,
         &files.resources,
+        flags.applying.read()?,
     )?;
     let hook = hook(&flags.answer, controller)?;
+    hook.secure(&Holders::of_files(&files.objects, &flags.namespace))?;
+    // What hooks are called with is no child of anybody.
+    let sources = hook.sources();
+    let is_source =
+        |it: &Value| source_of(it, &flags.namespace).is_some_and(|it| sources.contains(&it));
     let is_parent = |it: &Value| input::parent_resource(it, controller).is_some();
-    let (parents, others): (Vec<_>, Vec<_>) = files.objects.into_iter().partition(is_parent);
+    let objects = files.objects.into_iter().filter(|it| !is_source(it));
+    let (parents, others): (Vec<_>, Vec<_>) = objects.partition(is_parent);
     anyhow::ensure!(
         !parents.is_empty(),
         "the files hold no parent of {}",

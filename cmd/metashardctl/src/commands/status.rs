@@ -1,17 +1,21 @@
 //! `status`: the controllers of a cluster, and how they are.
 
+mod live;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use metashard_api::{names::condition, selector::Selector, v1alpha1::status::ControllerStatus};
-use metashard_plan::suggest;
+use metashard_api::{
+    names::condition, resource::Resource, selector::Selector, v1alpha1::status::ControllerStatus,
+};
 use metashard_reconcile::object::Object;
 use serde_json::{Value, json};
 
+use self::live::LastSyncs;
 use crate::{
     Found, age,
     argv::{Format, Status},
     cluster::Cluster,
-    output::Output,
+    output::{self, Output},
     table::Table,
 };
 
@@ -26,6 +30,9 @@ const COLUMNS: [(&str, u8); 7] = [
     ("AGE", 5),
 ];
 
+/// What a wide table has besides: the last sync, as the replica tells it.
+const WIDE: (&str, u8) = ("LAST SYNC", 6);
+
 /// How often is looked again.
 const PERIOD: Duration = Duration::from_secs(2);
 
@@ -33,82 +40,99 @@ pub(super) async fn run(flags: &Status, output: &mut Output) -> anyhow::Result<F
     let cluster = Cluster::connect(&flags.live).await?;
     let mut before = BTreeMap::new();
     loop {
-        let controllers = chosen(&cluster, &flags.names).await?;
-        show(&cluster, flags, controllers, &mut before, output).await?;
+        let controllers = chosen(&cluster, flags).await?;
+        match flags.output {
+            Format::Json | Format::Yaml => values(flags, &controllers, output)?,
+            Format::Name => names(&controllers, output)?,
+            Format::Text | Format::Wide => {
+                show(&cluster, flags, &controllers, &mut before, output).await?;
+            }
+        }
         if !flags.watch {
-            return Ok(Found::Same);
+            let are_ready = controllers.iter().all(|it| is_ready(it));
+            return Ok(if are_ready {
+                Found::Same
+            } else {
+                Found::Differs
+            });
         }
         output.flush()?;
         cluster.clock.sleep(PERIOD).await;
     }
 }
 
-/// The controllers of these names, or all of them.
-async fn chosen(cluster: &Cluster, names: &[String]) -> anyhow::Result<Vec<Arc<Object>>> {
-    let mut all = cluster.controllers().await?;
-    for name in names {
-        if !all.iter().any(|it| it.name() == name) {
-            let meant = suggest::nearest(name, all.iter().map(|it| it.name()));
-            let hint = meant.map_or_else(String::new, |it| format!("; did you mean {it}?"));
-            anyhow::bail!("controller {name:?} not found{hint}");
+/// The controllers of these names, or all of them, with the labels that were asked for.
+async fn chosen(cluster: &Cluster, flags: &Status) -> anyhow::Result<Vec<Arc<Object>>> {
+    let mut all = cluster.controllers_with(&flags.live.selector).await?;
+    let names: Vec<_> = flags.names.iter().map(|it| super::bare(it)).collect();
+    for name in &names {
+        if !all.iter().any(|it| it.name() == *name) {
+            return Err(super::no_controller(name, &all));
         }
     }
-    all.retain(|it| names.is_empty() || names.iter().any(|name| name == it.name()));
+    all.retain(|it| names.is_empty() || names.contains(&it.name()));
     Ok(all)
+}
+
+/// As `kubectl get` prints them: one that was named is itself, and others are a list.
+fn values(flags: &Status, controllers: &[Arc<Object>], output: &mut Output) -> anyhow::Result<()> {
+    let value = |it: &Arc<Object>| {
+        let mut value: Value = serde_json::from_slice(it.bytes()).unwrap_or_default();
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        value
+    };
+    if let ([_], [one]) = (&flags.names[..], controllers) {
+        return output.value(flags.output, &value(one));
+    }
+    let items: Vec<Value> = controllers.iter().map(value).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    output.value(flags.output, &list)
+}
+
+fn names(controllers: &[Arc<Object>], output: &mut Output) -> anyhow::Result<()> {
+    for it in controllers {
+        output.line(&super::full_name(it))?;
+    }
+    Ok(())
 }
 
 async fn show(
     cluster: &Cluster,
     flags: &Status,
-    controllers: Vec<Arc<Object>>,
+    controllers: &[Arc<Object>],
     before: &mut BTreeMap<String, Vec<String>>,
     output: &mut Output,
 ) -> anyhow::Result<()> {
-    match flags.output {
-        Format::Json | Format::Yaml => {
-            let items: Vec<Value> = controllers
-                .iter()
-                .map(|it| serde_json::from_slice(it.bytes()).unwrap_or_default())
-                .collect();
-            return output.value(
-                flags.output,
-                &json!({"apiVersion": "v1", "kind": "List", "items": items}),
-            );
-        }
-        Format::Name => {
-            for it in &controllers {
-                output.line(&format!(
-                    "{}.metacontroller.k8s.io/{}",
-                    it.kind().to_lowercase(),
-                    it.name()
-                ))?;
-            }
-            return Ok(());
-        }
-        Format::Text | Format::Wide => {}
+    if controllers.is_empty() {
+        output::complain("No controllers found");
+        return Ok(());
     }
-    let mut table = Table::new(&COLUMNS);
+    let is_wide = flags.output == Format::Wide;
+    let last = if is_wide {
+        Some(LastSyncs::ask(cluster, &flags.asking, controllers).await)
+    } else {
+        None
+    };
+    let columns: Vec<_> = COLUMNS.into_iter().chain(is_wide.then_some(WIDE)).collect();
+    let mut table = Table::new(&columns);
+    let mut counts = Counts::default();
     let mut rows = 0;
     let is_first = before.is_empty();
-    for controller in &controllers {
-        let row = row(cluster, controller).await;
-        // The age alone is no news.
-        let key = format!("{}/{}", controller.kind(), controller.name());
+    for controller in controllers {
+        let mut row = row(cluster, controller, &mut counts).await;
+        // What grows older is no news.
         let told = row.get(..row.len() - 1).unwrap_or_default().to_vec();
+        row.extend(last.as_ref().map(|last| last.of(controller, cluster)));
+        let key = format!("{}/{}", controller.kind(), controller.name());
         if before.get(&key) != Some(&told) {
             table.row(row);
             rows += 1;
         }
         before.insert(key, told);
     }
-    if controllers.is_empty() {
-        return Ok(output.line("no controllers found")?);
-    }
-    let width = if flags.output == Format::Wide {
-        usize::MAX
-    } else {
-        output.width
-    };
+    let width = if is_wide { usize::MAX } else { output.width };
     let skip = usize::from(!is_first);
     for line in table.lines(width).iter().skip(skip).take(rows + 1 - skip) {
         output.line(line)?;
@@ -116,29 +140,11 @@ async fn show(
     Ok(())
 }
 
-async fn row(cluster: &Cluster, controller: &Object) -> Vec<String> {
+async fn row(cluster: &Cluster, controller: &Object, counts: &mut Counts) -> Vec<String> {
     let value: Value = serde_json::from_slice(controller.bytes()).unwrap_or_default();
     let status: ControllerStatus =
         serde_json::from_value(value["status"].clone()).unwrap_or_default();
-    let ready = status.condition(condition::READY);
-    let is_old = status
-        .observed_generation
-        .is_some_and(|seen| seen < controller.generation());
-    let (is_ready, reason) = match ready {
-        None => (
-            "Unknown".to_owned(),
-            "nobody has reported a status".to_owned(),
-        ),
-        Some(_) if is_old => (
-            "Unknown".to_owned(),
-            "the last change has not been seen yet".to_owned(),
-        ),
-        Some(ready) if ready.status == "True" => (ready.status.clone(), ready.reason.clone()),
-        Some(ready) => (
-            ready.status.clone(),
-            format!("{}: {}", ready.reason, ready.message),
-        ),
-    };
+    let (is_ready, reason) = readiness(controller, &status);
     let created = value["metadata"]["creationTimestamp"].as_str();
     vec![
         controller.name().to_owned(),
@@ -146,13 +152,58 @@ async fn row(cluster: &Cluster, controller: &Object) -> Vec<String> {
         reason,
         status.shard.map_or_else(String::new, |it| it.to_string()),
         status.worker.unwrap_or_default(),
-        parents(cluster, &value).await,
+        parents(cluster, &value, counts).await,
         age::since(created.unwrap_or_default(), cluster.clock.wall()),
     ]
 }
 
+fn is_ready(controller: &Object) -> bool {
+    let value: Value = serde_json::from_slice(controller.bytes()).unwrap_or_default();
+    let status = serde_json::from_value(value["status"].clone()).unwrap_or_default();
+    readiness(controller, &status).0 == "True"
+}
+
+/// Whether a controller is ready, in a word, and why.
+fn readiness(controller: &Object, status: &ControllerStatus) -> (String, String) {
+    let unknown = |why: &str| ("Unknown".to_owned(), why.to_owned());
+    let is_old = status
+        .observed_generation
+        .is_some_and(|seen| seen < controller.generation());
+    match status.condition(condition::READY) {
+        None => unknown("nobody has reported a status"),
+        Some(_) if is_old => unknown("the last change has not been seen yet"),
+        Some(ready) if ready.status == "True" => (ready.status.clone(), ready.reason.clone()),
+        Some(ready) => (
+            ready.status.clone(),
+            format!("{}: {}", ready.reason, ready.message),
+        ),
+    }
+}
+
+/// How many objects there are of each kind and selector: controllers may share their parents.
+#[derive(Debug, Default)]
+struct Counts(BTreeMap<(Arc<Resource>, String), Option<usize>>);
+
+impl Counts {
+    /// `None` if that cannot be found out.
+    async fn of(
+        &mut self,
+        cluster: &Cluster,
+        resource: Arc<Resource>,
+        selector: String,
+    ) -> Option<usize> {
+        let key = (resource, selector);
+        if let Some(known) = self.0.get(&key) {
+            return *known;
+        }
+        let counted = cluster.count(&key.0, &key.1).await.ok();
+        self.0.insert(key, counted);
+        counted
+    }
+}
+
 /// How many parents a controller has; `?` if that cannot be found out.
-async fn parents(cluster: &Cluster, controller: &Value) -> String {
+async fn parents(cluster: &Cluster, controller: &Value, counts: &mut Counts) -> String {
     let spec = &controller["spec"];
     let composite = std::iter::once(&spec["parentResource"]).filter(|it| it.is_object());
     let decorator = spec["resources"].as_array().into_iter().flatten();
@@ -169,12 +220,12 @@ async fn parents(cluster: &Cluster, controller: &Value) -> String {
             .ok()
             .and_then(|it| Selector::compile(&it).ok())
             .and_then(|it| it.to_query());
-        match cluster
-            .count(&resource, &selector.unwrap_or_default())
+        match counts
+            .of(cluster, resource, selector.unwrap_or_default())
             .await
         {
-            Ok(count) => total += count,
-            Err(_) => return "?".to_owned(),
+            Some(count) => total += count,
+            None => return "?".to_owned(),
         }
     }
     total.to_string()

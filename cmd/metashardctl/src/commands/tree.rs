@@ -1,9 +1,13 @@
 //! `tree`: what belongs to an object, and how it is.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use metashard_api::resource::Resource;
-use metashard_plan::{health, tree};
+use metashard_plan::{
+    health::{self, Health},
+    tree::{self, Branch},
+};
+use metashard_reconcile::object::Object;
 use serde_json::{Value, json};
 
 use crate::{
@@ -26,31 +30,125 @@ const WORKLOADS: [(&str, &str); 5] = [
     ("v1", "persistentvolumeclaims"),
 ];
 
+/// How often is looked again.
+const PERIOD: Duration = Duration::from_secs(2);
+
 pub(super) async fn run(flags: &Tree, output: &mut Output) -> anyhow::Result<Found> {
-    let (kind, name) = super::object(&flags.object)?;
+    let (kind, name) = asked(flags)?;
     let cluster = Cluster::connect(&flags.live).await?;
-    let resource = cluster.resource(kind)?;
-    let root = cluster.read(&resource, name).await?;
+    let resource = cluster.resource_called(kind).await?;
     let kinds = kinds(&cluster, flags.all_kinds).await?;
+    let mut before = Vec::new();
+    loop {
+        let roots = match name {
+            Some(name) => vec![cluster.read(&resource, name).await?],
+            None => all_of(&cluster, &resource, flags).await?,
+        };
+        let objects = below(&cluster, &kinds, &roots, flags.all_kinds).await;
+        let branches: Vec<_> = roots
+            .iter()
+            .flat_map(|root| tree::tree(root, &objects))
+            .collect();
+        // Ages alone are no news.
+        let now: Vec<_> = branches.iter().map(version).collect();
+        if before != now {
+            show(flags, &cluster, &branches, output)?;
+            before = now;
+        }
+        if !flags.watch {
+            let is_bad = branches.iter().any(|it| health_of(it).0 == Health::Failed);
+            return Ok(if is_bad { Found::Differs } else { Found::Same });
+        }
+        output.flush()?;
+        cluster.clock.sleep(PERIOD).await;
+    }
+}
+
+/// Type and name; without a name all of the type are meant.
+fn asked(flags: &Tree) -> anyhow::Result<(&str, Option<&str>)> {
+    match &flags.object[..] {
+        [kind] if !kind.contains('/') => Ok((kind, None)),
+        words => {
+            anyhow::ensure!(
+                flags.live.selector.is_empty(),
+                "name an object, or give -l: not both"
+            );
+            let (kind, name) = super::object(words)?;
+            Ok((kind, Some(name)))
+        }
+    }
+}
+
+async fn all_of(
+    cluster: &Cluster,
+    resource: &Resource,
+    flags: &Tree,
+) -> anyhow::Result<Vec<Arc<Object>>> {
+    let namespace = cluster.namespace().filter(|_| resource.namespaced);
+    let roots = cluster
+        .list(resource, namespace, &flags.live.selector)
+        .await?;
+    if roots.is_empty() {
+        output::complain(&match namespace {
+            Some(namespace) => format!("No {} found in namespace {namespace}", resource.plural),
+            None => format!("No {} found", resource.plural),
+        });
+    }
+    Ok(roots)
+}
+
+/// All objects of some kinds in the namespaces of the roots.
+async fn below(
+    cluster: &Cluster,
+    kinds: &[Arc<Resource>],
+    roots: &[Arc<Object>],
+    is_all: bool,
+) -> Vec<Arc<Object>> {
+    let mut namespaces: Vec<_> = roots.iter().map(|it| it.namespace()).collect();
+    namespaces.dedup();
+    let namespace = match namespaces[..] {
+        [] => return Vec::new(),
+        [one] => one,
+        _ => None,
+    };
     let mut objects = Vec::new();
-    for kind in &kinds {
-        match cluster.list(kind, root.namespace(), "").await {
+    for kind in kinds {
+        match cluster.list(kind, namespace, "").await {
             Ok(listed) => objects.extend(listed),
             // The rest of the tree is worth showing.
-            Err(error) if !flags.all_kinds => {
+            Err(error) if !is_all => {
                 output::complain(&format!("{} are left out: {error:#}", kind.plural));
             }
             Err(_) => {}
         }
     }
-    let branches = tree::tree(&root, &objects);
-    if matches!(flags.output, Format::Json | Format::Yaml) {
-        let nodes: Vec<_> = branches.iter().map(node).collect();
-        output.value(flags.output, &json!({"objects": nodes}))?;
-        return Ok(Found::Same);
+    objects
+}
+
+fn show(
+    flags: &Tree,
+    cluster: &Cluster,
+    branches: &[Branch],
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    match flags.output {
+        Format::Json | Format::Yaml => {
+            let nodes: Vec<_> = branches.iter().map(node).collect();
+            return output.value(flags.output, &json!({"objects": nodes}));
+        }
+        Format::Name => {
+            for branch in branches {
+                output.line(&super::full_name(&branch.object))?;
+            }
+            return Ok(());
+        }
+        Format::Text | Format::Wide => {}
+    }
+    if branches.is_empty() {
+        return Ok(());
     }
     let mut table = Table::new(&COLUMNS);
-    for branch in &branches {
+    for branch in branches {
         let object = &branch.object;
         let value: Value = serde_json::from_slice(object.bytes()).unwrap_or_default();
         let (health, reason) = health::of(&value);
@@ -70,12 +168,24 @@ pub(super) async fn run(flags: &Tree, output: &mut Output) -> anyhow::Result<Fou
     for line in table.lines(width) {
         output.line(&line)?;
     }
-    Ok(Found::Same)
+    Ok(())
 }
 
-fn node(branch: &tree::Branch) -> Value {
+fn version(branch: &Branch) -> (String, String) {
     let object = &branch.object;
-    let (health, reason) = health::of(&serde_json::from_slice(object.bytes()).unwrap_or_default());
+    (
+        object.uid().to_owned(),
+        object.resource_version().to_owned(),
+    )
+}
+
+fn health_of(branch: &Branch) -> (Health, String) {
+    health::of(&serde_json::from_slice(branch.object.bytes()).unwrap_or_default())
+}
+
+fn node(branch: &Branch) -> Value {
+    let object = &branch.object;
+    let (health, reason) = health_of(branch);
     json!({
         "depth": branch.depth,
         "apiVersion": object.api_version(),

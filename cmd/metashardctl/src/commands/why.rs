@@ -1,44 +1,128 @@
 //! `why`: what the last syncs of an object did, and what made them run.
+//!
+//! Who serves the object's controller is asked first, and the other replicas too if it remembers fewer syncs than were asked
+//! for: the controller may have moved to it lately.
 
-use anyhow::Context;
+mod told;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use metashard_api::resource::Resource;
+use metashard_plan::{input, resources::Resources};
+use metashard_reconcile::{controller::Controller, object::Object};
+use metashard_runtime::clock::Clock;
 use serde_json::{Value, json};
 
+use self::told::told;
 use crate::{
     Found, age,
     argv::{Format, Why},
     cluster::Cluster,
+    fleet::{Fleet, Replica},
     output::{self, Output},
     replica,
 };
 
+/// How often is asked again.
+const PERIOD: Duration = Duration::from_secs(2);
+
 pub(super) async fn run(flags: &Why, output: &mut Output) -> anyhow::Result<Found> {
     let (kind, name) = super::object(&flags.object)?;
-    let cluster = Cluster::connect(&flags.live).await;
-    if flags.server.is_empty() {
-        let cluster = cluster?;
-        anyhow::bail!(advice(&cluster, kind, flags).await?);
+    anyhow::ensure!(
+        flags.live.selector.is_empty(),
+        "name an object, or give -l to `tree`: not both"
+    );
+    let cluster = match Cluster::connect(&flags.live).await {
+        Ok(cluster) => Some(cluster),
+        Err(error) if flags.server.is_empty() => return Err(error),
+        // The replicas may be reached where the API server is not.
+        Err(_) => None,
+    };
+    let mut told = BTreeSet::new();
+    loop {
+        let mut syncs = match &cluster {
+            Some(cluster) if flags.server.is_empty() => {
+                by_cluster(cluster, kind, name, flags).await?
+            }
+            cluster => by_servers(cluster.as_ref(), kind, name, flags).await?,
+        };
+        syncs.sort_by(|left, right| right["at"].as_str().cmp(&left["at"].as_str()));
+        syncs.truncate(flags.limit);
+        syncs.retain(|it| told.insert(it.to_string()));
+        if flags.watch {
+            // Those that come are told below those that were.
+            syncs.reverse();
+        }
+        if !flags.watch || !syncs.is_empty() {
+            show(flags, &syncs, output)?;
+        }
+        if !flags.watch {
+            if syncs.is_empty() {
+                output::complain(&format!(
+                    "no sync of {kind} {name} is remembered: a replica forgets when it is restarted, and the oldest first"
+                ));
+                return Ok(Found::Differs);
+            }
+            return Ok(Found::Same);
+        }
+        output.flush()?;
+        Clock::system().sleep(PERIOD).await;
     }
-    let (kind, namespace) = match &cluster {
-        Ok(cluster) => {
-            let resource = cluster.resource(kind)?;
+}
+
+fn show(flags: &Why, syncs: &[Value], output: &mut Output) -> anyhow::Result<()> {
+    match flags.output {
+        Format::Json | Format::Yaml => {
+            output.value(flags.output, &json!({"syncs": syncs}))?;
+        }
+        Format::Name => {
+            let parents: BTreeSet<String> = syncs.iter().map(parent).collect();
+            for parent in parents {
+                output.line(&parent)?;
+            }
+        }
+        Format::Text | Format::Wide => {
+            let now = Clock::system().wall();
+            for sync in syncs {
+                let ago = age::since(sync["at"].as_str().unwrap_or_default(), now);
+                output.text(&told(sync, &ago))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `foo/name` of the parent of a sync.
+fn parent(sync: &Value) -> String {
+    let text = |field: &str| sync["parent"][field].as_str().unwrap_or_default();
+    format!("{}/{}", text("kind").to_lowercase(), text("name"))
+}
+
+/// From the processes that were named.
+async fn by_servers(
+    cluster: Option<&Cluster>,
+    kind: &str,
+    name: &str,
+    flags: &Why,
+) -> anyhow::Result<Vec<Value>> {
+    let (kind, namespace) = match cluster {
+        Some(cluster) => {
+            let resource = cluster.resource_called(kind).await?;
             let namespace = cluster.namespace().filter(|_| resource.namespaced);
             (resource.kind.clone(), namespace.map(str::to_owned))
         }
         // The replicas may be reached where the API server is not; then the type must be the kind.
-        Err(_) => (kind.to_owned(), flags.live.namespace.clone()),
+        None => (kind.to_owned(), flags.live.namespace.clone()),
     };
-    let query = [
-        ("kind", kind.as_str()),
-        ("namespace", namespace.as_deref().unwrap_or_default()),
-        ("name", name),
-        (
-            "controller",
-            flags.controller.as_deref().unwrap_or_default(),
-        ),
-    ];
+    let query = query(&kind, namespace.as_deref(), name, flags);
+    let asked = flags
+        .server
+        .iter()
+        .map(|server| async move { (server, replica::syncs(server, &query).await) });
     let (mut syncs, mut reached) = (Vec::new(), 0);
-    for server in &flags.server {
-        match replica::syncs(server, &query).await {
+    for (server, answer) in join_all(asked).await {
+        match answer {
             Ok(found) => {
                 reached += 1;
                 syncs.extend(found);
@@ -47,166 +131,145 @@ pub(super) async fn run(flags: &Why, output: &mut Output) -> anyhow::Result<Foun
         }
     }
     anyhow::ensure!(reached > 0, "no replica could be asked");
-    syncs.sort_by(|left, right| right["at"].as_str().cmp(&left["at"].as_str()));
-    syncs.truncate(flags.limit);
-    if matches!(flags.output, Format::Json | Format::Yaml) {
-        output.value(flags.output, &json!({"syncs": syncs}))?;
-    } else if syncs.is_empty() {
-        output.line(&format!(
-            "no sync of {kind} {name} is remembered by these replicas"
-        ))?;
-    }
-    if matches!(flags.output, Format::Text | Format::Wide) {
-        let now = metashard_runtime::clock::Clock::system().wall();
-        for sync in &syncs {
-            let ago = age::since(sync["at"].as_str().unwrap_or_default(), now);
-            output.text(&told(sync, &ago))?;
-        }
-    }
-    Ok(Found::Same)
+    Ok(syncs)
 }
 
-/// Who must be asked, when nobody was named.
-async fn advice(cluster: &Cluster, kind: &str, flags: &Why) -> anyhow::Result<String> {
-    let resource = cluster.resource(kind)?;
-    let mut workers: Vec<String> = Vec::new();
-    for controller in cluster.controllers().await? {
-        let value: Value =
-            serde_json::from_slice(controller.bytes()).context("read a controller")?;
-        let is_asked = flags
-            .controller
-            .as_deref()
-            .is_none_or(|it| it == controller.name());
-        let names = value["spec"].to_string();
-        if let (true, true, Some(worker)) = (
-            is_asked,
-            names.contains(&format!("\"{}\"", resource.plural)),
-            value["status"]["worker"].as_str(),
-        ) {
-            workers.push(format!("{} (controller {})", worker, controller.name()));
-        }
-    }
-    let who = if workers.is_empty() {
-        "the replicas".to_owned()
-    } else {
-        workers.join(", ")
-    };
-    Ok(format!(
-        "name a replica to ask: {who}\nRun `kubectl port-forward -n metashard-system POD 8081`, then add --server http://127.0.0.1:8081"
-    ))
+fn query<'a>(
+    kind: &'a str,
+    namespace: Option<&'a str>,
+    name: &'a str,
+    flags: &'a Why,
+) -> [(&'static str, &'a str); 4] {
+    [
+        ("kind", kind),
+        ("namespace", namespace.unwrap_or_default()),
+        ("name", name),
+        (
+            "controller",
+            flags.controller.as_deref().unwrap_or_default(),
+        ),
+    ]
 }
 
-/// One sync, for people.
-fn told(sync: &Value, ago: &str) -> String {
-    let mut lines = vec![head(sync, ago), because(sync)];
-    lines.extend(list(sync, "calls").map(call));
-    lines.extend(list(sync, "writes").map(write));
-    if let Some(more @ 1..) = sync["moreWrites"].as_u64() {
-        lines.push(format!("  and {more} more writes"));
-    }
-    let events = list(sync, "events").filter_map(Value::as_str);
-    lines.extend(events.map(|event| format!("  event {event}")));
-    let message = with_colon(text(sync, "/message"));
-    let (verdict, requeue) = (text(sync, "/verdict"), text(sync, "/requeue"));
-    lines.push(format!("  {verdict}{message}; again {requeue}"));
-    lines
-        .iter()
-        .fold(String::new(), |told, line| told + line + "\n")
-}
-
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    let text = value.pointer(pointer).and_then(Value::as_str);
-    text.unwrap_or_default()
-}
-
-fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    value[field].as_array().into_iter().flatten()
-}
-
-/// `: text`, or nothing.
-fn with_colon(text: &str) -> String {
-    if text.is_empty() {
-        String::new()
-    } else {
-        format!(": {text}")
-    }
-}
-
-fn head(sync: &Value, ago: &str) -> String {
-    let (kind, name) = (text(sync, "/parent/kind"), text(sync, "/parent/name"));
-    let parent = match text(sync, "/parent/namespace") {
-        "" => format!("{kind} {name}"),
-        namespace => format!("{kind} {namespace}/{name}"),
-    };
-    let (controller, shard, epoch) = (text(sync, "/controller"), &sync["shard"], &sync["epoch"]);
-    format!("{ago} ago  {parent}  by {controller} (shard {shard}, epoch {epoch})")
-}
-
-fn because(sync: &Value) -> String {
-    let causes = list(sync, "causes").filter_map(Value::as_str).map(cause);
-    let causes: Vec<_> = causes.collect();
-    if causes.is_empty() {
-        "  nothing is known of why".to_owned()
-    } else {
-        format!("  because {}", causes.join("; "))
-    }
-}
-
-fn call(call: &Value) -> String {
-    let took = call["tookSeconds"].as_f64().unwrap_or(0.0) * 1000.0;
-    let bytes = match call["answerBytes"].as_u64() {
-        Some(bytes) => format!(", {bytes} bytes"),
-        None => String::new(),
-    };
-    let (hook, result) = (text(call, "/hook"), text(call, "/result"));
-    format!("  hook {hook}: {result} in {took:.0} ms{bytes}")
-}
-
-fn write(write: &Value) -> String {
-    let (what, why) = (text(write, "/what"), with_colon(text(write, "/why")));
-    match write["error"].as_str() {
-        Some(error) => format!("  not written: {what}{why}; {error}"),
-        None => format!("  wrote: {what}{why}"),
-    }
-}
-
-/// A cause, in words.
-fn cause(word: &str) -> &str {
-    match word {
-        "parent" => "the parent changed",
-        "child" => "a child changed",
-        "related" => "a related object changed",
-        "resync" => "everything is synced again from time to time",
-        "timer" => "the hook asked to be called again",
-        "retry" => "the last sync failed or was out of date",
-        "shard_move" => "its controller began to run on this replica",
-        "asked" => "a sync was asked for",
-        "hot_loop" => "a child is written again and again",
-        other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sync_is_told_with_cause_call_diff_and_writes() {
-        let sync = json!({
-            "at": "t", "controller": "c", "shard": 3, "epoch": 2, "causes": ["child", "retry"],
-            "parent": {"kind": "Foo", "namespace": "ns", "name": "p"},
-            "calls": [{"hook": "sync", "result": "answered", "tookSeconds": 0.012, "answerBytes": 40}],
-            "writes": [{"what": "update ConfigMap ns/a", "why": "data.k differs", "error": null}],
-            "moreWrites": 0, "events": [], "verdict": "changed", "requeue": "soon",
+/// From the replicas that the cluster knows: those that serve the object's controllers, and then the others.
+async fn by_cluster(
+    cluster: &Cluster,
+    kind: &str,
+    name: &str,
+    flags: &Why,
+) -> anyhow::Result<Vec<Value>> {
+    let resource = cluster.resource_called(kind).await?;
+    let object = cluster.find(&resource, name).await?;
+    let controllers = concerned(cluster, &resource, object.as_deref(), flags).await?;
+    if controllers.is_empty() {
+        anyhow::bail!(match object {
+            Some(_) => stranger(&resource, name, flags),
+            None => cluster.not_found(&resource, name).await,
         });
-
-        assert_eq!(
-            told(&sync, "5s"),
-            "5s ago  Foo ns/p  by c (shard 3, epoch 2)\n\
-             \x20 because a child changed; the last sync failed or was out of date\n\
-             \x20 hook sync: answered in 12 ms, 40 bytes\n\
-             \x20 wrote: update ConfigMap ns/a: data.k differs\n\
-             \x20 changed; again soon\n"
-        );
     }
+    let namespace = cluster.namespace_of(&resource, name)?;
+    let query = query(&resource.kind, namespace, name, flags);
+    let fleets = Fleet::all(cluster, &flags.asking).await?;
+    let (mut owners, mut others) = (Vec::new(), Vec::new());
+    for fleet in &fleets {
+        let mut own: Vec<Replica> = Vec::new();
+        for owner in controllers.iter().filter_map(|it| fleet.owner(it.uid())) {
+            if !own.contains(&owner) {
+                own.push(owner);
+            }
+        }
+        let rest = fleet.replicas().iter().filter(|it| !own.contains(it));
+        others.extend(rest.cloned().map(|it| (fleet, it)));
+        owners.extend(own.into_iter().map(|it| (fleet, it)));
+    }
+    let (mut syncs, mut errors) = ask(cluster, owners, &query).await;
+    let enough = syncs.len() >= flags.limit;
+    if !enough {
+        let (more, further) = ask(cluster, others, &query).await;
+        syncs.extend(more);
+        errors.extend(further);
+    }
+    match (syncs.is_empty(), errors.pop()) {
+        // Whoever remembers it may be the one that could not be asked.
+        (true, Some(error)) => return Err(error),
+        (_, last) => {
+            for error in errors.iter().chain(&last) {
+                output::complain(&format!("left out: {error:#}"));
+            }
+        }
+    }
+    if syncs.is_empty() && object.is_none() {
+        return Err(cluster.not_found(&resource, name).await);
+    }
+    Ok(syncs)
+}
+
+/// What replicas remember, and why some could not be asked.
+async fn ask(
+    cluster: &Cluster,
+    replicas: Vec<(&Fleet, Replica)>,
+    query: &[(&str, &str)],
+) -> (Vec<Value>, Vec<anyhow::Error>) {
+    let asked = replicas
+        .iter()
+        .map(|(fleet, replica)| fleet.syncs(cluster, replica, query));
+    let (mut syncs, mut errors) = (Vec::new(), Vec::new());
+    for answer in join_all(asked).await {
+        match answer {
+            Ok(found) => syncs.extend(found),
+            Err(error) => errors.push(error),
+        }
+    }
+    (syncs, errors)
+}
+
+/// The controllers that an object is a parent or a child of; of one that is not there, those that its kind is of.
+async fn concerned(
+    cluster: &Cluster,
+    resource: &Resource,
+    object: Option<&Object>,
+    flags: &Why,
+) -> anyhow::Result<Vec<Arc<Object>>> {
+    let known = cluster.resources();
+    let all = cluster.controllers().await?;
+    if let Some(name) = &flags.controller {
+        let chosen: Vec<_> = all.iter().filter(|it| it.name() == name).cloned().collect();
+        if chosen.is_empty() {
+            return Err(super::no_controller(name, &all));
+        }
+        return Ok(chosen);
+    }
+    let concerns = |it: &Arc<Object>| {
+        compiled(it, &known).is_some_and(|controller| match object {
+            Some(object) => controller.concerns(object) || is_child(&controller, object),
+            None => is_of_kind(&controller, resource),
+        })
+    };
+    Ok(all.iter().filter(|it| concerns(it)).cloned().collect())
+}
+
+/// A controller as a replica sees it; `None` if it is not served.
+fn compiled(controller: &Object, known: &Resources) -> Option<Arc<Controller>> {
+    let value = serde_json::from_slice(controller.bytes()).ok()?;
+    input::controller(&value, known).ok()
+}
+
+fn is_child(controller: &Controller, object: &Object) -> bool {
+    controller.parent_of(object).is_some()
+}
+
+fn is_of_kind(controller: &Controller, resource: &Resource) -> bool {
+    let is_it = |it: &Resource| it.group == resource.group && it.kind == resource.kind;
+    controller.parents.iter().any(|it| is_it(&it.resource))
+        || controller.children.iter().any(|it| is_it(&it.resource))
+}
+
+fn stranger(resource: &Resource, name: &str, flags: &Why) -> anyhow::Error {
+    let namespace = flags.live.namespace.as_deref();
+    let place = namespace.filter(|_| resource.namespaced);
+    let place = place.map_or_else(String::new, |it| format!("{it}/"));
+    anyhow::anyhow!(
+        "{} {place}{name} is neither a parent of a controller, nor is a parent of one its controller owner",
+        resource.kind
+    )
 }

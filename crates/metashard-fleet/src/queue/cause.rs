@@ -22,11 +22,13 @@ pub enum Cause {
     ShardMove,
     /// Somebody asked for a sync.
     Asked,
+    /// A child that is fought over was let be, and is looked at again.
+    HotLoop,
 }
 
 impl Cause {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Parent,
         Self::Child,
         Self::Related,
@@ -34,6 +36,7 @@ impl Cause {
         Self::Timer,
         Self::Resync,
         Self::Retry,
+        Self::HotLoop,
         Self::ShardMove,
     ];
 
@@ -48,6 +51,7 @@ impl Cause {
             Self::Retry => "retry",
             Self::ShardMove => "shard_move",
             Self::Asked => "asked",
+            Self::HotLoop => "hot_loop",
         }
     }
 }

@@ -59,6 +59,8 @@ struct Entry {
     failures: u32,
     /// Why it came, since it was handed out last.
     causes: Causes,
+    /// Why the timer of others was set.
+    delayed_because: Option<Cause>,
 }
 
 /// A key that is handed out.
@@ -138,7 +140,7 @@ impl<K: Ord + Clone> Flow<K> {
     }
 
     /// Makes `key` ready at `at`, or earlier if this timer of it is set to that.
-    pub(super) fn push_at(&mut self, at: MonoTime, key: K, timer: Timer) {
+    pub(super) fn push_at(&mut self, at: MonoTime, key: K, timer: Timer, because: Cause) {
         let entry = self.entries.entry(key.clone()).or_default();
         let slot = entry.slot(timer);
         match *slot {
@@ -149,6 +151,9 @@ impl<K: Ord + Clone> Flow<K> {
             None => {}
         }
         *slot = Some(at);
+        if timer == Timer::Delayed {
+            entry.delayed_because = Some(because);
+        }
         self.timers.insert((at, key, timer));
     }
 
@@ -161,13 +166,13 @@ impl<K: Ord + Clone> Flow<K> {
         while self.next_timer().is_some_and(|at| at <= now)
             && let Some((_, key, timer)) = self.timers.pop_first()
         {
+            let mut cause = Cause::Retry;
             if let Some(entry) = self.entries.get_mut(&key) {
                 *entry.slot(timer) = None;
+                if timer == Timer::Delayed {
+                    cause = entry.delayed_because.take().unwrap_or(Cause::Timer);
+                }
             }
-            let cause = match timer {
-                Timer::Requeue => Cause::Retry,
-                Timer::Delayed => Cause::Timer,
-            };
             self.push(now, key, cause.into());
         }
     }

@@ -146,6 +146,22 @@ fn delayed_key_comes_at_the_earliest_time_asked_for() {
 }
 
 #[test]
+fn delayed_key_says_why_its_timer_was_set() {
+    let mut queue = queue(10);
+    let flow = queue.add_flow(&tenant("a"), 10);
+    queue.push_after(at(0), flow, 1, millis(50));
+    queue.push_after_because(at(0), flow, 1, millis(20), Cause::HotLoop);
+    queue.push_after(at(0), flow, 1, millis(90));
+
+    let first = serve(&mut queue, at(20), millis(1)).unwrap();
+    queue.push_after(at(30), flow, 1, millis(10));
+    let second = queue.pop(at(40)).unwrap();
+
+    assert_eq!(first.causes, Cause::HotLoop.into());
+    assert_eq!(second.causes, Cause::Timer.into());
+}
+
+#[test]
 fn delayed_push_stays_due_when_the_key_is_served_before() {
     let mut queue = queue(10);
     let flow = queue.add_flow(&tenant("a"), 10);

@@ -160,7 +160,8 @@ fn bad_pem(field: &str, place: &str, error: &pem::Error) -> Finding {
     Finding::invalid(field, format!("{place} {message}"), fix)
 }
 
-fn end_of(certificate: &CertificateDer<'static>) -> Option<SystemTime> {
+/// When a certificate ends, if that can be read.
+pub(crate) fn end_of(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let seconds = parsed.validity().not_after.timestamp();
     UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))

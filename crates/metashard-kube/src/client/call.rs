@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 
 use crate::identity::Identity;
 
@@ -22,6 +22,8 @@ pub(crate) struct Call<'a> {
     pub(super) accept: &'static str,
     pub(super) user_agent: Option<HeaderValue>,
     pub(super) unless_etag: Option<HeaderValue>,
+    /// One more.
+    pub(super) header: Option<(HeaderName, HeaderValue)>,
     pub(super) timeout: Duration,
 }
 
@@ -46,6 +48,7 @@ impl<'a> Call<'a> {
             accept: "application/json",
             user_agent: None,
             unless_etag: None,
+            header: None,
             timeout: TIMEOUT,
         }
     }
@@ -71,6 +74,11 @@ impl<'a> Call<'a> {
 
     pub(crate) fn user_agent(mut self, user_agent: HeaderValue) -> Self {
         self.user_agent = Some(user_agent);
+        self
+    }
+
+    pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.header = Some((name, value));
         self
     }
 

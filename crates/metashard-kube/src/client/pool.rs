@@ -190,6 +190,9 @@ impl Pool {
         if let Some(etag) = call.unless_etag {
             request = request.header(header::IF_NONE_MATCH, etag);
         }
+        if let Some((name, value)) = call.header {
+            request = request.header(name, value);
+        }
         let mut request = request
             .body(Full::new(call.body))
             .map_err(|error| Cause::Answer(error.to_string()))?;

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use metashard_api::resource::Resource;
 use metashard_reconcile::object::Object;
 use serde::{Deserialize, de::IgnoredAny};
@@ -19,6 +20,20 @@ const PAGE: &str = "500";
 
 /// A page that takes longer is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A Pod that takes longer to answer is given up.
+const POD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A port of a Pod, as the API server's proxy reaches it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodPort {
+    /// Namespace of the Pod.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The port, on which it speaks HTTP.
+    pub port: u16,
+}
 
 /// A list, as far as its length goes.
 #[derive(Deserialize, Default)]
@@ -103,6 +118,29 @@ impl Clients {
         }
         let all = self.list(identity, resource, namespace, selector).await?;
         Ok(all.len())
+    }
+
+    /// The body that a Pod answers a GET of this path and query with: the API server passes on both, and `header`.
+    ///
+    /// # Errors
+    ///
+    /// When the API server cannot be reached or refuses, or the Pod does.
+    pub async fn ask_pod(
+        &self,
+        identity: &Identity,
+        pod: &PodPort,
+        target: &str,
+        (name, value): (HeaderName, HeaderValue),
+    ) -> Result<Bytes, Error> {
+        let PodPort {
+            namespace,
+            name: pod,
+            port,
+        } = pod;
+        let target = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{target}");
+        let call = Call::get(identity, target).header(name, value);
+        self.0.limit.admit(&self.0.clock).await;
+        Ok(self.0.general.call(call.within(POD_TIMEOUT)).await?.body)
     }
 
     /// The body that a GET of this path and query is answered with.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use metashard_api::names::FIELD_MANAGER;
+use metashard_reconcile::controller::Apply;
 use serde_json::{Map, Value};
 
 use super::Error;
@@ -15,14 +17,18 @@ pub(super) struct Case {
     pub(super) crds: Vec<Value>,
     pub(super) parent: Value,
     pub(super) children: Vec<Value>,
+    /// Secrets and ConfigMaps that hold what the hook is called with.
+    pub(super) secrets: Vec<Value>,
     pub(super) namespace: Option<String>,
     pub(super) answer: Option<Value>,
     pub(super) exec: Option<Vec<String>>,
     pub(super) url: Option<String>,
+    /// How the replicas write children.
+    pub(super) apply: Apply,
 }
 
 /// Fields of a case.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 12] = [
     "name",
     "controller",
     "crds",
@@ -32,6 +38,9 @@ const FIELDS: [&str; 9] = [
     "answer",
     "exec",
     "url",
+    "applyStrategy",
+    "fieldManager",
+    "secrets",
 ];
 
 /// The cases of a file.
@@ -79,6 +88,12 @@ fn case_of(mut fields: Map<String, Value>, folder: &Path, index: usize) -> Resul
         Some(_) => Err(format!("{name}: `{field}` must be a text")),
     };
     let (namespace, url) = (text("namespace")?, text("url")?);
+    let (strategy, manager) = (text("applyStrategy")?, text("fieldManager")?);
+    let apply = Apply::of_flags(
+        strategy.as_deref().unwrap_or_default(),
+        manager.as_deref().unwrap_or(FIELD_MANAGER),
+    )
+    .map_err(|error| format!("{name}: {error}"))?;
     let exec = fields.remove("exec").map(serde_json::from_value);
     let exec = exec
         .transpose()
@@ -96,10 +111,12 @@ fn case_of(mut fields: Map<String, Value>, folder: &Path, index: usize) -> Resul
         crds: objects("crds")?,
         parent: one("parent", objects("parent")?)?,
         children: objects("children")?,
+        secrets: objects("secrets")?,
         answer: objects("answer")?.pop(),
         namespace,
         exec,
         url,
+        apply,
         name: name.clone(),
     })
 }

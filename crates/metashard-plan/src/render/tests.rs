@@ -1,6 +1,6 @@
 //! Passes from objects as people write them.
 
-use metashard_reconcile::sync::Verdict;
+use metashard_reconcile::{controller::Apply, sync::Verdict};
 use serde_json::{Value, json};
 
 use super::*;
@@ -158,4 +158,24 @@ fn thousands_are_told_apart() {
         "would write 1,240 objects in 12 namespaces: 1,240 creates"
     );
     assert_eq!(grouped(1_234_567), "1,234,567");
+}
+
+#[tokio::test]
+async fn server_side_apply_is_rendered_as_what_a_replica_with_that_flag_sends() {
+    let apply = Apply::of_flags("server-side-apply", "boss").unwrap();
+    let resources = resources();
+    let mut input = input(false, vec![config("a", "old")]);
+    input.controller = input::controller_applying(&controller(false), &resources, apply).unwrap();
+
+    let rendered = render(input, &answer(&[config("a", "new"), config("b", "x")])).await;
+
+    let writes: Vec<_> = rendered.writes.iter().map(show::write_value).collect();
+    for write in &writes[..2] {
+        assert_eq!(write["method"], "PATCH", "{write:#}");
+        assert_eq!(write["contentType"], "application/apply-patch+yaml");
+        assert_eq!(write["fieldManager"], "boss");
+    }
+    let text = show::text(&[rendered]);
+    assert!(text.contains(r#"~ data.k: "old" -> "new""#), "{text}");
+    assert!(text.contains("+ create ConfigMap ns/b"), "{text}");
 }

@@ -39,6 +39,8 @@ pub(super) struct Report {
     pub(super) known: Vec<Known>,
     /// Writes that the API server refused.
     pub(super) refused: Vec<Refused>,
+    /// When a child that is fought over is to be looked at, if that is before the hook's own timer.
+    pub(super) fight: Option<Duration>,
 }
 
 impl Report {
@@ -80,10 +82,9 @@ impl SyncMachine {
             }
             self.memory.fights.next(now)
         });
-        let resync = match (report.resync, fight) {
-            (Some(resync), Some(fight)) => Some(resync.min(fight)),
-            (resync, fight) => resync.or(fight),
-        };
+        let is_first = |fight: &Duration| report.resync.is_none_or(|resync| *fight < resync);
+        report.fight = fight.filter(is_first);
+        let resync = report.fight.or(report.resync);
         let is_in_trouble = matches!(verdict, Verdict::Failed(_)) || report.is_waiting;
         let requeue = match (&verdict, resync) {
             (_, Some(after)) if is_in_trouble => Requeue::BackoffAndAfter(after),
@@ -126,6 +127,7 @@ impl SyncMachine {
             counts,
             written,
             refused,
+            fight,
             ..
         } = std::mem::take(&mut self.report);
         let mut memory = std::mem::take(&mut self.memory);
@@ -141,6 +143,7 @@ impl SyncMachine {
             counts,
             refused,
             fights,
+            for_fight: fight.is_some(),
             written,
         }))
     }

@@ -68,6 +68,7 @@ fn a_child_that_is_fought_over_is_let_be_and_people_are_told_who_does_it() {
             (&Verdict::Unchanged, 1)
         );
         assert_eq!(outcome.requeue, Requeue::After(FIRST_HOLD));
+        assert!(outcome.for_fight);
     }
 }
 

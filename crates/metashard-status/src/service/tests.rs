@@ -22,7 +22,11 @@ struct Running {
 }
 
 async fn start() -> Running {
-    let any = || Some("127.0.0.1:0".parse().unwrap());
+    start_on("127.0.0.1:0").await
+}
+
+async fn start_on(address: &str) -> Running {
+    let any = || Some(address.parse().unwrap());
     let listeners = Config {
         metrics: any(),
         health: any(),
@@ -44,7 +48,10 @@ async fn start() -> Running {
         live: vec![live_check],
         ready: vec![ready_check],
         draining: draining.token(),
-        syncs: Some(Answers::new(|query| serde_json::json!({ "asked": query }))),
+        syncs: Some(
+            Answers::new(|query| serde_json::json!({ "asked": query }))
+                .admitting(|word| word == "incarnation"),
+        ),
     };
     let served = task::spawn("status", listeners.serve(parts, stop.token()));
     Running {
@@ -209,4 +216,23 @@ async fn syncs_are_told_to_callers_on_this_host_that_say_the_header() {
     assert!(text.contains("x-metashard-status"), "{text}");
     assert_eq!(told, (200, r#"{"asked":[["kind","Foo"]]}"#.to_owned()));
     assert_eq!(get(running.metrics, path).await.0, 404);
+}
+
+#[tokio::test]
+async fn syncs_are_told_to_callers_from_elsewhere_that_know_the_replicas_incarnation() {
+    // Nothing is sent: it only finds the address that others would see.
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    if socket.connect("192.0.2.1:9").is_err() {
+        return;
+    }
+    let own = socket.local_addr().unwrap().ip();
+    let running = start_on(&SocketAddr::new(own, 0).to_string()).await;
+    let path = "/api/v1/syncs";
+
+    let (refused, text) = exchange(running.health, path, "x-metashard-status: 1\r\n").await;
+    let told = exchange(running.health, path, "x-metashard-status: incarnation\r\n").await;
+
+    assert_eq!(refused, 403);
+    assert!(text.contains("incarnation"), "{text}");
+    assert_eq!(told, (200, r#"{"asked":[]}"#.to_owned()));
 }

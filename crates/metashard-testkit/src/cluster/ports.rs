@@ -1,12 +1,26 @@
-//! Ports of loopback for servers that tests start.
+//! Ports of loopback for servers that tests start, and the address that others see.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::bail;
 
 /// Below the ranges from which Linux and macOS take the local ports of outgoing connections. From such a range, a
 /// client that keeps trying to reach a stopped server could come to sit on the server's port, and even connect to itself.
 const RANGE: std::ops::Range<u16> = 12_000..32_000;
+
+/// Where nobody is: the address only chooses the way out.
+const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 1), 9);
+
+/// The address by which others see this machine; `None` if it has none but loopback and link-local ones.
+pub fn own_address() -> Option<Ipv4Addr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // Nothing is sent.
+    socket.connect(ELSEWHERE).ok()?;
+    match socket.local_addr().ok()? {
+        SocketAddr::V4(it) if !it.ip().is_loopback() && !it.ip().is_link_local() => Some(*it.ip()),
+        _ => None,
+    }
+}
 
 /// A port on which nobody listens now. Another process may take it before the caller does.
 ///

@@ -42,6 +42,8 @@ pub(crate) struct Record {
     pub(super) took: Duration,
     pub(super) notes: Notes,
     pub(super) events: Vec<Box<str>>,
+    /// What is told of the children that were let be because they are fought over: first of all the object.
+    pub(super) let_be: Vec<Box<str>>,
 }
 
 /// One call of a hook.
@@ -147,6 +149,12 @@ impl Record {
             events: events
                 .map(|it| cut(&format!("{}: {}", it.reason, it.message)))
                 .collect(),
+            let_be: outcome
+                .fights
+                .iter()
+                .take(MAX_EVENTS)
+                .map(|it| cut(it))
+                .collect(),
         }
     }
 
@@ -171,7 +179,12 @@ impl Record {
             + len(&self.message)
             + self.notes.calls.iter().map(call).sum::<usize>()
             + self.notes.writes.iter().map(written).sum::<usize>()
-            + self.events.iter().map(|it| it.len() + 16).sum::<usize>()
+            + self
+                .events
+                .iter()
+                .chain(&self.let_be)
+                .map(|it| it.len() + 16)
+                .sum::<usize>()
     }
 
     /// Whether it is of the parent, or wrote the object, that is asked for.
@@ -188,7 +201,12 @@ impl Record {
                     .notes
                     .writes
                     .iter()
-                    .any(|it| object(&it.kind, it.namespace.as_deref(), &it.name)))
+                    .any(|it| object(&it.kind, it.namespace.as_deref(), &it.name))
+                || self
+                    .let_be
+                    .iter()
+                    .filter_map(|text| named(text))
+                    .any(|(kind, namespace, name)| object(kind, namespace, name)))
     }
 
     /// As it is served.
@@ -228,8 +246,19 @@ impl Record {
             "writes": writes.collect::<Vec<_>>(),
             "moreWrites": self.notes.more_writes,
             "events": self.events,
+            "letBe": self.let_be,
         })
     }
+}
+
+/// Kind, namespace and name at the begin of a text such as `ConfigMap ns/a: data.k is changed`.
+fn named(text: &str) -> Option<(&str, Option<&str>, &str)> {
+    let (object, _) = text.split_once(": ")?;
+    let (kind, name) = object.split_once(' ')?;
+    Some(match name.split_once('/') {
+        Some((namespace, name)) => (kind, Some(namespace), name),
+        None => (kind, None, name),
+    })
 }
 
 fn cut(text: &str) -> Box<str> {
@@ -269,6 +298,7 @@ pub(super) mod tests {
                 ..Notes::default()
             },
             events: Vec::new(),
+            let_be: Vec::new(),
         }
     }
 
@@ -285,6 +315,25 @@ pub(super) mod tests {
 
         assert!(finds("foo", "p") && finds("ConfigMap", "child"));
         assert!(!finds("Foo", "child") && !finds("ConfigMap", "p"));
+    }
+
+    #[test]
+    fn a_child_that_is_let_be_is_found_too() {
+        let mut record = record("c", "p");
+        record.let_be = ["ConfigMap ns/b: data.k is changed", "Node n: it is deleted"]
+            .map(Into::into)
+            .into();
+        let finds = |kind: &str, namespace: &str, name: &str| {
+            record.matches(&Asked {
+                kind: kind.to_owned(),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                ..Asked::default()
+            })
+        };
+
+        assert!(finds("configmap", "ns", "b") && finds("Node", "", "n"));
+        assert!(!finds("ConfigMap", "ns", "c"));
     }
 
     #[test]
