@@ -12,6 +12,26 @@ use crate::{
 
 #[tokio::test]
 async fn gos_pprof_reads_what_memory_is_used_for() -> anyhow::Result<()> {
+    shown_by_go(
+        "gos_pprof_reads_what_memory_is_used_for",
+        "heap",
+        "everything else",
+    )
+    .await
+}
+
+#[tokio::test]
+async fn gos_pprof_reads_where_the_cpu_goes() -> anyhow::Result<()> {
+    shown_by_go(
+        "gos_pprof_reads_where_the_cpu_goes",
+        "profile?seconds=5",
+        "flat%",
+    )
+    .await
+}
+
+/// A replica answers `profile`, and Go's tool shows `expected` of it.
+async fn shown_by_go(test: &str, profile: &str, expected: &str) -> anyhow::Result<()> {
     let cluster = &shared().await?.cluster;
     let namespace = cluster.namespace("profile").await?;
     let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
@@ -24,19 +44,19 @@ async fn gos_pprof_reads_what_memory_is_used_for() -> anyhow::Result<()> {
 
     let (status, index) = loopback::get(port, "/debug/pprof/").await?;
     ensure!(status == 200 && index.contains("heap"), "{status} {index}");
-    if is_missing("go", "version", "gos_pprof_reads_what_memory_is_used_for")? {
+    if is_missing("go", "version", test)? {
         return Ok(());
     }
     let shown = Command::new("go")
         .args(["tool", "pprof", "-top"])
-        .arg(format!("http://127.0.0.1:{port}/debug/pprof/heap"))
+        .arg(format!("http://127.0.0.1:{port}/debug/pprof/{profile}"))
         .env("GOTOOLCHAIN", "local")
         .env("PPROF_TMPDIR", cluster.group().folder())
         .output()?;
 
-    let text = String::from_utf8_lossy(&shown.stdout);
+    let stdout = String::from_utf8_lossy(&shown.stdout);
     ensure!(
-        shown.status.success() && text.contains("everything else"),
+        shown.status.success() && stdout.contains(expected),
         "{shown:?}"
     );
     Ok(())

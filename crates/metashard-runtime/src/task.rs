@@ -28,6 +28,18 @@ where
     tokio::spawn(watched(name, future))
 }
 
+/// Runs `work` on a thread of its own kind, for work that would hold up the tasks beside it; otherwise as [`spawn`].
+pub fn blocking<T: Send + 'static>(
+    name: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(move || {
+        let _span = tracing::info_span!("task", task = name).entered();
+        let _watch = PanicWatch(name);
+        work()
+    })
+}
+
 /// How many tasks have panicked since the process began.
 pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)

@@ -21,7 +21,7 @@ pub struct Options {
     /// Address of /healthz, /livez and /readyz; 0: none.
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: String,
-    /// Address of /debug/pprof/heap, an account of memory for `go tool pprof`; 0: none.
+    /// Address of /debug/pprof/heap and /debug/pprof/profile, for `go tool pprof`; 0: none.
     #[arg(long, value_name = "ADDRESS", default_value = "0")]
     pub pprof_address: String,
 }

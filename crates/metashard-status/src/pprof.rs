@@ -1,101 +1,76 @@
-//! `/debug/pprof/heap`: what memory is used for, in the form that `go tool pprof` reads.
-//!
-//! It is no record of allocations: the caches count what they hold, by resource, and the rest is the rest of the process.
+//! `/debug/pprof`: profiles in the form that `go tool pprof` reads.
 
+mod cpu;
+mod heap;
 mod profile;
-
-use std::collections::BTreeMap;
 
 use axum::{
     Router,
-    extract::State,
-    http::header::{CONTENT_DISPOSITION, CONTENT_TYPE},
-    response::IntoResponse,
+    extract::{RawQuery, State},
+    http::{
+        StatusCode,
+        header::{CONTENT_DISPOSITION, CONTENT_TYPE},
+    },
+    response::{IntoResponse, Response},
     routing::get,
 };
-use prometheus::{Registry, proto::MetricFamily};
+use metashard_runtime::{log::chain, task};
+use prometheus::Registry;
+use tracing::warn;
 
 use self::profile::Profile;
 
-/// The metrics that the accounts are made of.
-const OBJECTS: &str = "metashard_kube_cached_objects";
-const BYTES: &str = "metashard_kube_cached_bytes";
-const RESIDENT: &str = "process_resident_memory_bytes";
-
-const INDEX: &str = "/debug/pprof/\n\nheap\tmemory in use, by what is cached\n";
+const INDEX: &str = "/debug/pprof/\n\n\
+    heap\tmemory in use, by what is cached\n\
+    profile\tCPU time, sampled for ?seconds=30\n";
 
 pub(crate) fn router(registry: Registry) -> Router {
     Router::new()
         .route("/debug/pprof/", get(async || INDEX))
         .route("/debug/pprof/heap", get(heap))
+        .route("/debug/pprof/profile", get(cpu))
         .with_state(registry)
 }
 
-async fn heap(State(registry): State<Registry>) -> impl IntoResponse {
-    let headers = [
-        (CONTENT_TYPE, "application/octet-stream"),
-        (CONTENT_DISPOSITION, "attachment; filename=\"heap\""),
-    ];
-    (headers, profile_of(&registry.gather()).encode())
+async fn heap(State(registry): State<Registry>) -> Response {
+    answer("heap", &heap::profile_of(&registry.gather()))
 }
 
-/// Accounts of memory, from the metrics of the caches and of the process.
-fn profile_of(families: &[MetricFamily]) -> Profile {
-    let (objects, bytes) = (by_resource(families, OBJECTS), by_resource(families, BYTES));
-    let mut profile = Profile::new([("inuse_objects", "count"), ("inuse_space", "bytes")]);
-    for (resource, bytes) in &bytes {
-        let objects = objects.get(resource).copied().unwrap_or_default();
-        profile.add(&[resource.as_str(), "cached objects"], [objects, *bytes]);
-    }
-    let resident: u64 = by_resource(families, RESIDENT).into_values().sum();
-    let rest = resident.saturating_sub(bytes.into_values().sum());
-    profile.add(&["everything else"], [0, rest]);
-    profile
-}
-
-/// The values of a gauge by its first label.
-fn by_resource(families: &[MetricFamily], name: &str) -> BTreeMap<String, u64> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "counts and sizes are not negative, and a float holds them"
-    )]
-    let value = |value: f64| value as u64;
-    families
-        .iter()
-        .filter(|family| family.name() == name)
-        .flat_map(MetricFamily::get_metric)
-        .map(|metric| {
-            let label = metric.get_label().first();
-            let resource = label.map(|label| label.value().to_owned());
-            (
-                resource.unwrap_or_default(),
-                value(metric.get_gauge().get_value()),
-            )
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use metashard_runtime::metrics::{gauge, gauge_vec};
-
-    use super::*;
-
-    #[test]
-    fn memory_is_accounted_for_by_resource_and_the_rest_is_named() {
-        let registry = Registry::new();
-        for (name, value) in [(OBJECTS, 2), (BYTES, 300)] {
-            let family = gauge_vec(&registry, name, "x", &["resource"]).unwrap();
-            family.with_label_values(&["v1/configmaps"]).set(value);
+/// A caller that goes away ends the sampling.
+async fn cpu(RawQuery(query): RawQuery) -> Response {
+    let asked = query.as_deref().and_then(|it| it.strip_prefix("seconds="));
+    let Some(length) = cpu::length(asked) else {
+        let text = "seconds: not a whole number from 1 to 300\n";
+        return (StatusCode::BAD_REQUEST, text).into_response();
+    };
+    let sampled = match cpu::start() {
+        Ok(sampled) => sampled,
+        Err(error) => {
+            warn!(error = chain(&error), "CPU profile not started");
+            let text = "another profile is being taken\n";
+            return (StatusCode::CONFLICT, text).into_response();
         }
-        gauge(&registry, RESIDENT, "x").unwrap().set(1000);
-
-        let profile = profile_of(&registry.gather());
-
-        let mut expected = Profile::new([("inuse_objects", "count"), ("inuse_space", "bytes")]);
-        expected.add(&["v1/configmaps", "cached objects"], [2, 300]);
-        expected.add(&["everything else"], [0, 700]);
-        assert_eq!(profile, expected);
+    };
+    tokio::time::sleep(length).await;
+    let profile = task::blocking("cpu-profile", move || cpu::profile_of(&sampled)).await;
+    match profile {
+        Ok(Ok(profile)) => answer("profile", &profile),
+        Ok(Err(error)) => {
+            warn!(error = chain(&error), "CPU profile lost");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+        // It panicked, and that is in the log.
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
+}
+
+fn answer(name: &str, profile: &Profile) -> Response {
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (
+            CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{name}\""),
+        ),
+    ];
+    (headers, profile.encode()).into_response()
 }

@@ -1,5 +1,7 @@
 //! pprof's form of a profile: a protobuf message, of which a few fields are needed.
 
+use std::collections::BTreeMap;
+
 /// Numbers of fields in pprof's `profile.proto`.
 mod field {
     pub(super) const PROFILE_SAMPLE_TYPE: u64 = 1;
@@ -25,8 +27,11 @@ pub(super) struct Profile {
     samples: Vec<(Vec<String>, [u64; 2])>,
 }
 
-/// Texts by their places in the table, the empty one first.
-struct Strings(Vec<String>);
+/// Texts and their places in the table, the empty one first.
+struct Strings<'a> {
+    texts: Vec<&'a str>,
+    places: BTreeMap<&'a str, u64>,
+}
 
 impl Profile {
     /// An empty one. `types`: name and unit of each value.
@@ -45,7 +50,7 @@ impl Profile {
 
     /// The message.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut strings = Strings(vec![String::new()]);
+        let mut strings = Strings::new();
         let mut out = Vec::new();
         for (name, unit) in self.types {
             let mut type_ = Vec::new();
@@ -68,21 +73,28 @@ impl Profile {
         for name in names {
             put_name(&mut out, name);
         }
-        for text in &strings.0 {
+        for text in &strings.texts {
             put_bytes(&mut out, field::PROFILE_STRING, text.as_bytes());
         }
         out
     }
 }
 
-impl Strings {
-    fn place(&mut self, text: &str) -> u64 {
-        let found = self.0.iter().position(|known| known == text);
-        let place = found.unwrap_or_else(|| {
-            self.0.push(text.to_owned());
-            self.0.len() - 1
-        });
-        place as u64
+impl<'a> Strings<'a> {
+    fn new() -> Self {
+        Self {
+            texts: vec![""],
+            places: BTreeMap::from([("", 0)]),
+        }
+    }
+
+    fn place(&mut self, text: &'a str) -> u64 {
+        let next = self.texts.len() as u64;
+        let place = *self.places.entry(text).or_insert(next);
+        if place == next {
+            self.texts.push(text);
+        }
+        place
     }
 }
 
