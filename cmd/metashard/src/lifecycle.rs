@@ -118,7 +118,10 @@ impl Services {
         tokio::select! {
             () = self.all.token().into_requested() => {}
             Some(ended) = self.running.join_next() => {
-                self.broken = Some(ended.name);
+                // One that has nothing to hand over may have ended on the request before we saw it.
+                if !self.all.token().is_requested() {
+                    self.broken = Some(ended.name);
+                }
                 self.unfinished.extend(ended.result.unwrap_or_default());
             }
         }

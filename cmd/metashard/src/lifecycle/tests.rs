@@ -45,6 +45,26 @@ async fn the_worker_ends_before_the_leader_and_the_leader_before_the_rest() {
 }
 
 #[tokio::test]
+async fn a_worker_that_ends_as_soon_as_it_is_told_to_has_not_ended_by_itself() {
+    // Which of two events that are both there is seen first is drawn by lot.
+    for _ in 0..50 {
+        let all = Shutdown::new();
+        let mut services = Services::new(all.clone());
+        let leaving = services.leaving();
+        services.worker(async move {
+            leaving.requested().await;
+            Vec::new()
+        });
+
+        tokio::task::yield_now().await;
+        all.request();
+        tokio::task::yield_now().await;
+
+        services.run(&Clock::system(), GRACE).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_replica_without_worker_or_leader_ends_too() {
     let all = Shutdown::new();
     let mut services = Services::new(all.clone());
