@@ -175,6 +175,7 @@ impl Stage {
             kubeconfig: self.kubeconfig.clone(),
             system_namespace: self.system_namespace.to_owned(),
             flags: Vec::new(),
+            is_reachable: false,
         };
         let replica = Replica::start(self.ground.group(), &options)?;
         self.actors.push(Actor {
