@@ -13,6 +13,7 @@ mod child_writes;
 mod claim;
 mod controllers;
 mod crds;
+mod ctl;
 mod decorator_targets;
 mod decorators;
 mod decorators_server_side;

@@ -127,7 +127,12 @@ pub(crate) fn all(group: &str, resource: &str) -> Value {
 }
 
 /// Gives `user` rights in all namespaces, by a role named after it and `what`.
-async fn bind(client: &kube::Client, user: &str, what: &str, rules: Value) -> anyhow::Result<()> {
+pub(crate) async fn bind(
+    client: &kube::Client,
+    user: &str,
+    what: &str,
+    rules: Value,
+) -> anyhow::Result<()> {
     let metadata = json!({ "name": format!("{user}-{what}") });
     let role = json!({ "metadata": metadata, "rules": rules });
     Objects::new(client, CLUSTER_ROLE, "").create(role).await?;

@@ -189,14 +189,15 @@ async fn by_cluster(
         syncs.extend(more);
         errors.extend(further);
     }
-    match (syncs.is_empty(), errors.pop()) {
-        // Whoever remembers it may be the one that could not be asked.
-        (true, Some(error)) => return Err(error),
-        (_, last) => {
-            for error in errors.iter().chain(&last) {
-                output::complain(&format!("left out: {error:#}"));
-            }
-        }
+    // Whoever remembers an object that is there may be the one that could not be asked.
+    if syncs.is_empty()
+        && object.is_some()
+        && let Some(error) = errors.pop()
+    {
+        return Err(error);
+    }
+    for error in &errors {
+        output::complain(&format!("left out: {error:#}"));
     }
     if syncs.is_empty() && object.is_none() {
         return Err(cluster.not_found(&resource, name).await);

@@ -26,7 +26,11 @@ use crate::{
 const SOON: Duration = Duration::from_hours(30 * 24);
 
 /// What errors of handshakes say, and what to do then.
-const FIXES: [(&str, &str); 5] = [
+const FIXES: [(&str, &str); 6] = [
+    (
+        "BadSignature",
+        "put the certificate of its authority into caBundle",
+    ),
     (
         "UnknownIssuer",
         "put the certificate of its authority into caBundle",
