@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use metashard_api::{id::ReplicaId, selector::Selector};
 use metashard_runtime::log;
 use metashard_status::{address::Address, service};
-use metashard_worker::Apply;
+use metashard_worker::{Apply, recordings::RecordTo};
 
 use crate::options::Role;
 
@@ -46,6 +46,8 @@ pub(crate) struct Worker {
     pub(crate) observe: bool,
     /// How children are written.
     pub(crate) apply: Apply,
+    /// Where passes are recorded; `None`: nowhere.
+    pub(crate) record: Option<RecordTo>,
 }
 
 /// How replicas share the work.
@@ -147,8 +149,9 @@ impl Worker {
             target_selector,
             observe,
             apply,
+            record,
         } = self;
-        vec![
+        let mut all = vec![
             ("workers", workers.to_string()),
             ("cache-flush-interval", format!("{flush_interval:?}")),
             ("target-label-selector", target_selector.to_string()),
@@ -158,7 +161,15 @@ impl Worker {
                 "apply-strategy-ssa-field-manager",
                 apply.manager.to_string(),
             ),
-        ]
+        ];
+        if let Some(to) = record {
+            all.extend([
+                ("record-dir", to.folder.display().to_string()),
+                ("record-mib", (to.max_bytes >> 20).to_string()),
+                ("record-secrets", to.secrets.to_string()),
+            ]);
+        }
+        all
     }
 }
 

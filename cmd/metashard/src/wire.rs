@@ -27,7 +27,7 @@ use metashard_runtime::{
     shutdown::Shutdown,
     tls::{Authority, Subject},
 };
-use metashard_worker::{fleet, journal::Journal, service::Reconciler};
+use metashard_worker::{fleet, journal::Journal, recordings::Recordings, service::Reconciler};
 use prometheus::Registry;
 use tokio::{net::TcpListener, sync::mpsc};
 use tracing::info;
@@ -231,7 +231,13 @@ impl Replica {
         } else {
             (gate, Recorder::start(&self.clients, events))
         };
+        let recordings = worker.record.as_ref().map(|to| {
+            info!(folder = %to.folder.display(), "passes are recorded");
+            Recordings::open(to, replica, self.clock.wall())
+                .with_context(|| format!("open --record-dir {}", to.folder.display()))
+        });
         let parts = metashard_worker::service::Parts {
+            recordings: recordings.transpose()?,
             config: metashard_worker::Config {
                 replica: replica.clone(),
                 workers: worker.workers,

@@ -69,8 +69,16 @@ pub(crate) struct Render {
     /// Files with the controller, its parents, what else is there, and CustomResourceDefinitions; - is the standard input.
     ///
     /// An object without a uid that names no owner is a child of the parent.
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    #[arg(
+        short = 'f',
+        long = "filename",
+        value_name = "FILE",
+        required_unless_present = "recorded"
+    )]
     pub(crate) files: Vec<PathBuf>,
+    /// Syncs that a replica has recorded (--record-dir), run again with what they saw and what they were answered.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["files", "controller", "answers"])]
+    pub(crate) recorded: Vec<PathBuf>,
     /// The controller, if the files hold several.
     #[arg(long, value_name = "NAME")]
     pub(crate) controller: Option<String>,

@@ -224,8 +224,8 @@ pub fn candidates(
             .namespace()
             .is_none_or(|it| object.namespace() == Some(it));
         match object.controller_owner() {
-            Some(owner) => owner.uid == parent.uid(),
-            None => is_near,
+            Some(owner) => owner.uid == parent.uid() && controller.can_be_child(object),
+            None => is_near && controller.kind == ControllerKind::Composite,
         }
     };
     let of = |resource: &Resource| {

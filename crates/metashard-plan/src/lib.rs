@@ -11,6 +11,7 @@ pub mod input;
 pub mod lint;
 pub mod migrate;
 pub mod render;
+pub mod replay;
 pub mod resources;
 pub mod show;
 pub mod suggest;

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use bytes::Bytes;
 use metashard_api::{
     hook::{RelatedRule, Version},
     resource::Resource,
@@ -13,8 +12,9 @@ use metashard_reconcile::{
     memory::Memory,
     object::Object,
     pretend::Pretend,
+    recording::Called,
     related::{self, Related, Rule},
-    sync::{Fed, HookKind, HookResult, Outcome, Step, SyncInput, SyncMachine, Unrelated},
+    sync::{Fed, HookKind, Outcome, Step, SyncInput, SyncMachine, Unrelated},
     write::{Op, Purpose, Write, WriteResult},
 };
 
@@ -45,23 +45,12 @@ pub struct Rendered {
     /// The resources of related objects that the hook asked for.
     pub related: Vec<Arc<Resource>>,
     /// The calls of hooks, in order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<Called>,
     /// The writes, in order. Those after the first round may hold texts such as `<set by write 1>`, for what only an API
     /// server knows.
     pub writes: Vec<Write>,
     /// What it comes to.
     pub outcome: Outcome,
-}
-
-/// One call of a hook.
-#[derive(Debug, Clone)]
-pub struct Call {
-    /// Which.
-    pub hook: HookKind,
-    /// The request's body.
-    pub request: Vec<Bytes>,
-    /// What came of it.
-    pub result: HookResult,
 }
 
 /// Runs one pass, as for a parent that was never synced before.
@@ -126,7 +115,7 @@ pub async fn render_against(
             Step::CallHook(call) => {
                 let (kind, request) = (call.hook, call.body.clone());
                 let result = hook.call(call).await;
-                calls.push(Call {
+                calls.push(Called {
                     hook: kind,
                     request,
                     result: result.clone(),

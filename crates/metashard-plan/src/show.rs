@@ -47,6 +47,7 @@ pub fn write_value(write: &Write) -> Value {
     let mut value = json!({
         "method": wire.method.as_str(),
         "path": wire.path,
+        "query": wire.query.trim_start_matches('?'),
         "contentType": wire.content_type,
         "resource": write.resource.to_string(),
         "namespace": write.namespace,

@@ -24,7 +24,6 @@ use metashard_api::{
     },
     validate::Finding,
 };
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use self::strategy::{Apply, ApplyError, Strategy};
 
@@ -244,11 +243,8 @@ impl Controller {
     /// The same controller with children written in another way. Memories of the one are nothing to the other.
     #[must_use]
     pub fn applying(mut self, apply: Apply) -> Self {
-        let strategy = match apply.strategy {
-            Strategy::Dynamic => 0,
-            Strategy::ServerSide => 1,
-        };
-        self.fingerprint ^= xxh3_64_with_seed(apply.manager.as_bytes(), strategy);
+        // The same way twice is the same controller.
+        self.fingerprint ^= self.apply.fingerprint() ^ apply.fingerprint();
         self.apply = apply;
         self
     }

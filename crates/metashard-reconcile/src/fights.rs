@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::write::Write;
 
 /// So many repairs of one child within [`WINDOW`] are a fight.
@@ -19,10 +21,10 @@ pub const FIRST_HOLD: Duration = Duration::from_secs(5);
 pub const LONGEST_HOLD: Duration = Duration::from_mins(5);
 
 /// The children of one parent that were repaired lately. Empty for nearly all parents.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Fights(Vec<Fight>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Fight {
     /// Hash of the child's name.
     name: u64,
@@ -36,7 +38,7 @@ struct Fight {
     hot: Option<Hot>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Hot {
     until: Duration,
     hold: Duration,

@@ -7,6 +7,7 @@ pub mod controller;
 pub mod memory;
 pub mod object;
 pub mod pretend;
+pub mod recording;
 pub mod requeue;
 pub mod sync;
 pub mod write;

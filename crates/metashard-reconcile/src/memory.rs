@@ -1,10 +1,14 @@
 //! What a sync remembers for the next one of the same parent: what was found to need no write, and what was written.
 
+mod form;
+
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
 use metashard_api::hook::RelatedRule;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+pub(crate) use self::form::Form;
 use crate::{
     answer::Desired,
     controller::Controller,
@@ -61,7 +65,7 @@ pub(crate) struct Customized {
 }
 
 /// A pass in which everything was as desired.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pass {
     /// Hash of all that went into the request.
     pub(crate) inputs: u128,
@@ -72,7 +76,7 @@ pub(crate) struct Pass {
 }
 
 /// What is known of one child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Known {
     /// Hash of its rule, namespace and name.
     pub(crate) name: u64,
@@ -97,7 +101,7 @@ impl Known {
 }
 
 /// A status write, by hashes of values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StatusWrite {
     pub(crate) wanted: u64,
     pub(crate) stored: u64,

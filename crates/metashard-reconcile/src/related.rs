@@ -101,6 +101,9 @@ pub enum Error {
         /// `group/version`, as the rule has it.
         api_version: String,
     },
+    /// Why rules were refused when a pass was recorded.
+    #[error("{0}")]
+    Recorded(String),
 }
 
 /// Compiles the rules of an answer for one parent. `version` is that of the customize hook; `lookup` finds the resource
@@ -269,6 +272,11 @@ impl Related {
     /// Whether no rule asked for anything.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// The groups as they were recorded.
+    pub(crate) fn from_groups(groups: Vec<Group>) -> Self {
+        Self { groups }
     }
 
     pub(crate) fn groups(&self) -> &[Group] {

@@ -88,6 +88,14 @@ impl Frame {
         })
     }
 
+    /// The controller object as hooks see it: all of it that counts.
+    pub(crate) fn controller(&self) -> &[u8] {
+        let head = self.head.strip_prefix(br#"{"controller":"#);
+        let head = head.unwrap_or_default();
+        let last = head.iter().rposition(|byte| *byte == b',');
+        last.and_then(|at| head.get(..at)).unwrap_or_default()
+    }
+
     /// The body of one call of a customize hook, as pieces.
     pub(crate) fn customize(&self, parent: &Object) -> Vec<Bytes> {
         vec![

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use metashard_api::resource::Resource;
+use serde::{Deserialize, Serialize};
 
 use crate::object::Object;
 
@@ -210,7 +211,8 @@ impl fmt::Display for Write {
 pub type WriteResult = Result<Option<Arc<Object>>, WriteError>;
 
 /// Why a write did not happen.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum WriteError {
     /// 404: the object is gone.
     #[error("not found")]

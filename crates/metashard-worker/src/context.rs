@@ -15,7 +15,7 @@ use metashard_kube::{
 use metashard_reconcile::controller::Apply;
 use metashard_runtime::clock::Clock;
 
-use crate::{dispatch::Dispatcher, journal::Journal, metrics::Metrics};
+use crate::{dispatch::Dispatcher, journal::Journal, metrics::Metrics, recordings::Recordings};
 
 /// Default of [`Config::max_syncs`]: more than hooks that answer in milliseconds need, few enough for memory.
 pub const MAX_SYNCS: u32 = 256;
@@ -60,6 +60,8 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     /// What the last syncs did.
     pub(crate) journal: Arc<Journal>,
+    /// Where passes are recorded, if they are.
+    pub(crate) recordings: Option<Recordings>,
 }
 
 impl Context {

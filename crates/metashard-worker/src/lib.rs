@@ -15,6 +15,7 @@ mod key;
 mod ledger;
 mod metrics;
 mod reconcile;
+pub mod recordings;
 mod related;
 mod report;
 mod security;

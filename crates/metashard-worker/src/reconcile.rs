@@ -93,15 +93,15 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
         return spare(instance, key, state, seen, began.mono);
     }
 
-    let machine = SyncMachine::new(SyncInput {
+    let input = SyncInput {
         controller: Arc::clone(&instance.controller),
         resource: Arc::clone(resource),
         parent: Arc::clone(&parent),
         candidates,
         revisions: revisions.unwrap_or_default(),
         memory: state.memory,
-    });
-    let outcome = pass.run(machine, &parent).await;
+    };
+    let outcome = pass.run(input, &parent).await;
     if let (News::OwnStatus, Some(answer), Some(last)) = (news, pass.answer, &state.last) {
         instance.feedback.lock().probed(answer == last.answer);
     }
@@ -196,8 +196,14 @@ impl Pass<'_> {
         }
     }
 
-    async fn run(&mut self, machine: SyncMachine, parent: &Object) -> Outcome {
-        let mut machine = machine.at(self.instance.context.clock.now().mono.0);
+    async fn run(&mut self, input: SyncInput, parent: &Object) -> Outcome {
+        let context = &self.instance.context;
+        let now = context.clock.now().mono.0;
+        let mut tape = context.recordings.as_ref().map(|recordings| {
+            let observed = self.instance.gate.observes();
+            recordings.start(&input, observed, (now, context.clock.wall()))
+        });
+        let mut machine = SyncMachine::new(input).at(now);
         loop {
             let fed = match machine.next() {
                 Step::Write(writes) => {
@@ -208,8 +214,16 @@ impl Pass<'_> {
                 Step::ReadParent => Fed::Parent(self.read_parent(parent).await),
                 Step::CallHook(call) => Fed::Hook(self.call_hook(call, parent).await),
                 Step::Relate(rules) => Fed::Related(self.relate(parent, &rules)),
-                Step::Done(outcome) => return *outcome,
+                Step::Done(outcome) => {
+                    if let Some(tape) = tape {
+                        tape.end(&outcome);
+                    }
+                    return *outcome;
+                }
             };
+            if let Some(tape) = &mut tape {
+                tape.fed(&fed);
+            }
             machine.feed(fed);
         }
     }

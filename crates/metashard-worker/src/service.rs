@@ -19,6 +19,7 @@ use crate::{
     host::Host,
     journal::Journal,
     metrics::{Metrics, QueueMetrics},
+    recordings::Recordings,
     shards::{ShardCommand, ShardEvent},
 };
 
@@ -48,6 +49,8 @@ pub struct Parts {
     pub standing: Arc<ArcSwap<Standing>>,
     /// Takes in what syncs do.
     pub journal: Arc<Journal>,
+    /// Where passes are recorded, if they are.
+    pub recordings: Option<Recordings>,
 }
 
 /// The reconciling half of the worker.
@@ -74,6 +77,7 @@ impl Reconciler {
             invoker,
             standing,
             journal,
+            recordings,
         } = parts;
         let queue = queue::Config {
             concurrency: config.max_syncs,
@@ -96,6 +100,7 @@ impl Reconciler {
             tenant: TenantId::new(CLUSTER_TENANT),
             metrics,
             journal,
+            recordings,
         });
         Ok(Self { context })
     }

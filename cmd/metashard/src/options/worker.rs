@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use metashard_api::{names::FIELD_MANAGER, selector::Selector};
-use metashard_worker::Apply;
+use metashard_worker::{Apply, recordings::RecordTo};
 
 use super::value::{self, Error};
 use crate::config;
@@ -38,6 +38,23 @@ pub(crate) struct Options {
     /// Field manager of server-side apply.
     #[arg(long, value_name = "NAME", default_value = FIELD_MANAGER)]
     pub(crate) apply_strategy_ssa_field_manager: String,
+    /// Record every sync in files of this folder, to be run again by `metashardctl render --recorded`. Parents, children and
+    /// answers of hooks are in them: keep them as you keep these.
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) record_dir: String,
+    /// Most MiB of --record-dir; the oldest files make room.
+    #[arg(long, value_name = "NUMBER", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) record_mib: u64,
+    /// Record values of Secrets too. Without, other texts stand in their places, and a sync that compares them is not
+    /// run again exactly.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", hide_default_value = true, value_parser = value::switch)]
+    pub(crate) record_secrets: bool,
 }
 
 impl Options {
@@ -49,7 +66,15 @@ impl Options {
             observe,
             apply_strategy,
             apply_strategy_ssa_field_manager,
+            record_dir,
+            record_mib,
+            record_secrets,
         } = self;
+        let record = (!record_dir.is_empty()).then(|| RecordTo {
+            folder: record_dir.into(),
+            max_bytes: record_mib << 20,
+            secrets: record_secrets,
+        });
         let selector: Selector = target_label_selector
             .parse()
             .map_err(|error| Error::new("target-label-selector", format!("{error}")))?;
@@ -60,6 +85,7 @@ impl Options {
             observe,
             apply: Apply::of_flags(&apply_strategy, &apply_strategy_ssa_field_manager)
                 .map_err(|error| Error::new(error.flag(), error.to_string()))?,
+            record,
         })
     }
 }

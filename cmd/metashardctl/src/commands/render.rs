@@ -1,28 +1,33 @@
 //! `render`: what a sync would write.
 
-use std::{sync::Arc, time::Duration};
+use std::{fs, sync::Arc, time::Duration};
 
+use anyhow::Context;
 use metashard_plan::{
     document,
     hook::{Holders, Hook, source_of},
     input,
     render::{Input, Rendered, render},
+    replay::{Again, replay},
     show,
 };
-use metashard_reconcile::{controller::Controller, sync::Verdict};
+use metashard_reconcile::{controller::Controller, recording::Recording, sync::Verdict};
 use serde_json::{Value, json};
 
 use super::files::Files;
 use crate::{
     Found,
     argv::{Answer, Format, Render},
-    output::Output,
+    output::{Output, complain},
 };
 
 /// Longest time for the answer of a command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(flags: &Render, output: &mut Output) -> anyhow::Result<Found> {
+    if !flags.recorded.is_empty() {
+        return again(flags, output);
+    }
     let files = Files::read(&flags.files)?;
     let controller = &input::controller_applying(
         files.controller(flags.controller.as_deref())?,
@@ -56,6 +61,27 @@ pub(super) async fn run(flags: &Render, output: &mut Output) -> anyhow::Result<F
             resources: Arc::clone(&resources),
         };
         all.push(render(input, &hook).await);
+    }
+    print(&all, flags.output, output)?;
+    Ok(if all.iter().any(has_failed) {
+        Found::Failed
+    } else {
+        Found::Same
+    })
+}
+
+/// Runs recorded syncs again.
+fn again(flags: &Render, output: &mut Output) -> anyhow::Result<Found> {
+    let mut all = Vec::with_capacity(flags.recorded.len());
+    for file in &flags.recorded {
+        let bytes = fs::read(file).with_context(|| format!("read {}", file.display()))?;
+        let recording =
+            Recording::read(&bytes).with_context(|| format!("read {}", file.display()))?;
+        let Again { rendered, notes } = replay(recording);
+        for note in notes {
+            complain(&format!("{}: {note}", file.display()));
+        }
+        all.push(rendered);
     }
     print(&all, flags.output, output)?;
     Ok(if all.iter().any(has_failed) {

@@ -19,6 +19,8 @@ pub struct Wire {
     pub method: Method,
     /// The path, without a query.
     pub path: String,
+    /// The query but for the time-out, with its `?`; empty if there is none.
+    pub query: String,
     /// Type of the body.
     pub content_type: &'static str,
     /// The body, byte for byte.
@@ -52,9 +54,19 @@ pub fn wire(write: &Write) -> Wire {
             (Method::DELETE, object(), Bytes::from(options.to_string()))
         }
     };
+    let mut query = String::new();
+    // But for server-side apply no field manager is named: the API server takes the first word of the User-Agent.
+    if let Op::Apply { manager, .. } = &write.op {
+        encode_query(&mut query, "fieldManager", manager);
+        encode_query(&mut query, "force", "true");
+    }
+    if let Op::TryCreate { .. } | Op::Apply { aim: Aim::Try, .. } = &write.op {
+        encode_query(&mut query, "dryRun", "All");
+    }
     Wire {
         method,
         path,
+        query,
         content_type: match &write.op {
             // JSON is YAML.
             Op::Apply { .. } => "application/apply-patch+yaml",
@@ -65,28 +77,21 @@ pub fn wire(write: &Write) -> Wire {
 }
 
 /// The request for `write`. The API server gives up on it after `timeout`, as its sender does.
-///
-/// But for server-side apply it names no field manager: the API server takes the first word of the User-Agent.
 pub(super) fn of<'a>(write: &Write, identity: &'a Identity, timeout: Duration) -> Call<'a> {
     let Wire {
         method,
-        path: mut target,
+        path,
+        query,
         content_type,
         body,
     } = wire(write);
+    let mut target = path + &query;
     // 0 would mean no limit.
     encode_query(
         &mut target,
         "timeout",
         &format!("{}ms", timeout.as_millis().max(1)),
     );
-    if let Op::Apply { manager, .. } = &write.op {
-        encode_query(&mut target, "fieldManager", manager);
-        encode_query(&mut target, "force", "true");
-    }
-    if let Op::TryCreate { .. } | Op::Apply { aim: Aim::Try, .. } = &write.op {
-        encode_query(&mut target, "dryRun", "All");
-    }
     Call::new(identity, method, target)
         .body(body)
         .within(timeout)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use metashard_api::names::FIELD_MANAGER;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Longest name of a field manager, in characters: the API server's limit.
 const MAX_MANAGER: usize = 128;
@@ -77,6 +78,15 @@ impl Apply {
             strategy,
             manager: manager.into(),
         })
+    }
+
+    /// Tells controllers that write in one way from those that write in another.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let strategy = match self.strategy {
+            Strategy::Dynamic => 0,
+            Strategy::ServerSide => 1,
+        };
+        xxh3_64_with_seed(self.manager.as_bytes(), strategy)
     }
 }
 

@@ -3,6 +3,7 @@
 mod bench;
 mod kinds;
 mod managed;
+mod taped;
 
 use std::{collections::BTreeMap, sync::Arc};
 

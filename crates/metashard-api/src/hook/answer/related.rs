@@ -1,12 +1,14 @@
 //! The rules of a customize answer: typed at every level, so that odd fields are noticed at every level.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{DecodeError, as_object, wrong_type};
 
 /// Which other objects a sync hook wants to see.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RelatedRule {
     /// `group/version`, or `version` for the core group.
     pub api_version: String,

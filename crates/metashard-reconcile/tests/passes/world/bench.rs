@@ -15,6 +15,7 @@ use crate::rolling::revisions;
 
 use super::{
     Answers, CONFIG, Event, FOO, World, answer, compile, compile_server_side, resource_of,
+    taped::Tape,
 };
 
 /// Drives passes over one parent.
@@ -104,32 +105,32 @@ impl Bench {
         candidates: Vec<Candidates>,
     ) -> Outcome {
         (self.calls, self.writes, self.reads) = (Vec::new(), Vec::new(), 0);
-        let mut machine = SyncMachine::new(SyncInput {
+        let input = SyncInput {
             controller: Arc::clone(&self.controller),
             resource: resource_of(&parent),
             revisions: revisions(&self.world, &parent),
             parent,
             candidates,
             memory: std::mem::take(&mut self.memory),
-        });
+        };
+        let mut tape = Tape::start(&input, self.now);
+        let mut machine = SyncMachine::new(input);
         if let Some(now) = self.now {
             machine = machine.at(now);
         }
         for _ in 0..12 {
-            match machine.next() {
+            let fed = match machine.next() {
                 Step::Write(writes) => {
                     let results = writes.iter().map(|it| self.world.carry_out(it)).collect();
                     self.writes.extend(writes);
-                    machine.feed(Fed::Written(results));
+                    Fed::Written(results)
                 }
                 Step::ReadParent => {
                     self.reads += 1;
                     if let Some(before) = &mut self.before_read {
                         before(&mut self.world);
                     }
-                    machine.feed(Fed::Parent(Ok(self
-                        .world
-                        .object(self.parent.0, self.parent.1))));
+                    Fed::Parent(Ok(self.world.object(self.parent.0, self.parent.1)))
                 }
                 Step::CallHook(call) => {
                     let body: Value = serde_json::from_slice(&call.body.concat()).unwrap();
@@ -140,14 +141,16 @@ impl Bench {
                     self.calls.push((call.hook, body));
                     let is_customize = call.hook == HookKind::Customize;
                     let customized = is_customize.then(|| self.customize.clone());
-                    machine.feed(Fed::Hook(customized.unwrap_or(result)));
+                    Fed::Hook(customized.unwrap_or(result))
                 }
-                Step::Relate(rules) => machine.feed(Fed::Related(self.relate(&rules))),
+                Step::Relate(rules) => Fed::Related(self.relate(&rules)),
                 Step::Done(mut outcome) => {
+                    tape.end(&outcome, &self.writes, &self.calls);
                     self.memory = std::mem::take(&mut outcome.memory);
                     return *outcome;
                 }
-            }
+            };
+            machine.feed(tape.fed(fed));
         }
         panic!("a pass ends after a few steps");
     }
