@@ -151,13 +151,14 @@ async fn what_an_earlier_owner_remembers_is_told_too_and_who_remembers_it() -> a
     // It sleeps past its Lease, loses all its shards, and comes back with what it remembers.
     first.signal(Signal::STOP)?;
     let moved = eventually("the other replica to take over", async || {
-        let ran = fleet.why(&admin, &["thing/p", "-o", "json"]).await?;
-        let syncs = syncs(&ran)?;
+        let ran = fleet.why(&admin, &["thing/p", "-o", "json", "--limit=100"]);
+        let syncs = syncs(&ran.await?)?;
         let is_move = |it: &&Value| {
             let causes = it["causes"].as_array();
             is_from(it, &second) && causes.is_some_and(|it| it.contains(&"shard_move".into()))
         };
-        syncs.iter().find(is_move).cloned().context("no sync there")
+        let found = syncs.iter().find(is_move).cloned();
+        found.with_context(|| format!("there are {syncs:#?}"))
     })
     .await;
     first.signal(Signal::CONT)?;
