@@ -26,7 +26,7 @@ async fn observed(
     let controller = &stage.namespace;
     replica
         .metric(&format!(
-            "metashard_observed_writes_total{{controller=\"{controller}\",purpose=\"{purpose}\",resource=\"{resource}\"}}"
+            "metashard_observed_writes_total{{controller=\"{controller}\",controller_type=\"CompositeController\",purpose=\"{purpose}\",resource=\"{resource}\"}}"
         ))
         .await
 }

@@ -144,7 +144,7 @@ pub(crate) async fn bind(
 }
 
 /// Gives `user` rights in a namespace, likewise.
-async fn bind_in(
+pub(crate) async fn bind_in(
     client: &kube::Client,
     namespace: &str,
     user: &str,

@@ -1,6 +1,7 @@
 //! Related objects: what customize hooks ask for, what hooks see of it, and whom its changes concern.
 
 mod decorated;
+mod lifetimes;
 
 use std::time::Duration;
 

@@ -21,6 +21,7 @@ mod audit;
 mod controller;
 mod decorator;
 mod objects;
+mod own;
 
 pub(crate) use applying::{Applying, SERVER_SIDE, owner};
 pub(crate) use controller::ControllerBuilder;

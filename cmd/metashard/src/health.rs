@@ -7,7 +7,8 @@ use std::{
 };
 
 use metashard_fleet::worker::Phase;
-use metashard_runtime::{clock::Clock, pulse, shutdown::Token};
+use metashard_kube::informer::Informers;
+use metashard_runtime::{clock::Clock, fault, pulse, shutdown::Token};
 use metashard_status::{
     check::{self, Check, Reporter},
     service::Parts,
@@ -22,6 +23,10 @@ use prometheus::Registry;
 /// A loop that has not turned for so long is stuck. They turn every few seconds, and a write may hold one up for 10 s.
 const STUCK: Duration = Duration::from_mins(1);
 
+/// A watch that is said to be alive and has brought nothing for so long, not even a bookmark, has a feed that is stuck: one
+/// whose connection is dead is replaced after half of it.
+const SILENT: Duration = Duration::from_mins(3);
+
 /// How often it is looked whether loops turn.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -30,6 +35,7 @@ pub(crate) struct Checks {
     loops: Check,
     started: Check,
     fleet: Check,
+    watches: Check,
 }
 
 /// Where they are reported to.
@@ -37,6 +43,7 @@ pub(crate) struct Readiness {
     loops: Reporter,
     started: Reporter,
     fleet: Reporter,
+    watches: Reporter,
 }
 
 /// Checks that fail until [`Readiness::follow`] reports.
@@ -47,16 +54,20 @@ pub(crate) fn new() -> (Readiness, Checks) {
     );
     let (fleet_reporter, fleet) = check::new("fleet", "not a member of the fleet yet");
     let (loop_reporter, loops) = check::new("loops", "not looked at yet");
+    let (watch_reporter, watches) = check::new("watches", "not looked at yet");
     loop_reporter.ok();
+    watch_reporter.ok();
     let readiness = Readiness {
         loops: loop_reporter,
         started: start_reporter,
         fleet: fleet_reporter,
+        watches: watch_reporter,
     };
     let checks = Checks {
         loops,
         started,
         fleet,
+        watches,
     };
     (readiness, checks)
 }
@@ -80,7 +91,7 @@ impl Checks {
         Parts {
             registry,
             live: vec![self.loops],
-            ready: vec![self.started, self.fleet],
+            ready: vec![self.started, self.fleet, self.watches],
             draining,
             syncs: Some(answers.admitting(is_incarnation)),
         }
@@ -89,25 +100,44 @@ impl Checks {
 
 impl Readiness {
     /// Reports until the worker is gone; a replica without one is ready once it has started.
-    pub(crate) async fn follow(self, worker: Option<Handle>, clock: Clock) {
+    pub(crate) async fn follow(self, worker: Option<Handle>, informers: Informers, clock: Clock) {
         let Self {
             loops,
             started,
             fleet,
+            watches,
         } = self;
         started.ok();
-        tokio::join!(watch_loops(loops, clock), follow_worker(fleet, worker));
+        tokio::join!(
+            watch_loops(loops, clock.clone()),
+            look_at_watches(watches, informers, clock),
+            follow_worker(fleet, worker)
+        );
     }
 }
 
 /// Reports which loops are stuck.
 async fn watch_loops(loops: Reporter, clock: Clock) {
+    let limit = fault::number("loop-limit").map_or(STUCK, Duration::from_secs);
     loop {
-        let stuck = pulse::stopped(clock.now().mono, STUCK);
+        let stuck = pulse::stopped(clock.now().mono, limit);
         if stuck.is_empty() {
             loops.ok();
         } else {
             loops.failed(format!("stuck: {}", stuck.join(", ")));
+        }
+        clock.sleep(LOOK).await;
+    }
+}
+
+/// Reports which watches are stuck.
+async fn look_at_watches(watches: Reporter, informers: Informers, clock: Clock) {
+    loop {
+        let stuck: Vec<_> = informers.stuck(SILENT).into_iter().collect();
+        if stuck.is_empty() {
+            watches.ok();
+        } else {
+            watches.failed(format!("nothing comes of {}", stuck.join(", ")));
         }
         clock.sleep(LOOK).await;
     }

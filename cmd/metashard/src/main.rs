@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::Context;
-use metashard_runtime::{build_info, log, tls};
+use metashard_runtime::{build_info, fault, log, tls};
 use tracing::{error, info, warn};
 
 use crate::{config::Config, options::Environment};
@@ -60,11 +60,21 @@ fn run(config: Config) -> anyhow::Result<()> {
         warn!("{warning}");
     }
     tls::install_provider();
+    fault::plant(&faults());
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("start the runtime")?
         .block_on(wire::run(config))
+}
+
+/// What a test plants.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it configures nothing: a build that is shipped has no faults"
+)]
+fn faults() -> String {
+    env::var("METASHARD_FAULTS").unwrap_or_default()
 }
 
 fn print(text: &str) -> ExitCode {

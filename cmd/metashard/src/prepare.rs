@@ -82,8 +82,8 @@ async fn namespace(clients: &Clients, name: &str) -> anyhow::Result<bool> {
     })
 }
 
-/// Says in one line which rights are missing without which a replica can do nothing. Rights to parents, children and events
-/// are not among them: each controller tells of its own.
+/// Says in one line which rights are missing without which a replica can do nothing, and in another those to the records of
+/// finalizers. Rights to parents, children and events are not among them: each controller tells of its own.
 async fn rights(clients: &Clients, system: &str, leader: &str) -> anyhow::Result<()> {
     let rights = |verbs: &[&'static str], group, resource, namespace: Option<&str>| Rights {
         verbs: verbs.to_vec(),
@@ -92,11 +92,11 @@ async fn rights(clients: &Clients, system: &str, leader: &str) -> anyhow::Result
         namespace: namespace.map(str::to_owned),
     };
     let here = Some(system);
-    let leases = ["get", "list", "watch", "create", "update", "delete"];
+    let all = ["get", "list", "watch", "create", "update", "delete"];
     let maps = ["get", "list", "watch", "create", "update"];
     let watched = ["list", "watch"];
     let mut needed = vec![
-        rights(&leases, "coordination.k8s.io", "leases", here),
+        rights(&all, "coordination.k8s.io", "leases", here),
         rights(&["get", "create"], "", "secrets", here),
         rights(&maps, "metashard.io", "shardmaps", here),
         rights(&watched, PEER_GROUP, "compositecontrollers", None),
@@ -104,17 +104,26 @@ async fn rights(clients: &Clients, system: &str, leader: &str) -> anyhow::Result
     ];
     if leader != system {
         let there = Some(leader);
-        needed.push(rights(&leases, "coordination.k8s.io", "leases", there));
+        needed.push(rights(&all, "coordination.k8s.io", "leases", there));
     }
-    let lacking = lacking(clients, needed).await;
-    if lacking.is_empty() {
-        return Ok(());
+    let records = vec![rights(&all, "", "configmaps", here)];
+    if let Some(lacking) = named(&lacking(clients, records).await) {
+        warn!(
+            "the user of this process lacks rights: {lacking}; the finalizer of a controller that is deleted while no replica runs stays on its parents"
+        );
     }
+    match named(&lacking(clients, needed).await) {
+        None => Ok(()),
+        Some(lacking) => bail!(
+            "the user of this process lacks rights: {lacking}; grant them by a Role or ClusterRole, and a binding of it"
+        ),
+    }
+}
+
+/// What is lacking, for people; `None` if nothing is.
+fn named(lacking: &[Rights]) -> Option<String> {
     let lacking: Vec<_> = lacking.iter().map(ToString::to_string).collect();
-    bail!(
-        "the user of this process lacks rights: {}; grant them by a Role or ClusterRole, and a binding of it",
-        lacking.join("; ")
-    )
+    (!lacking.is_empty()).then(|| lacking.join("; "))
 }
 
 /// Makes the empty map that the manifests bring along as well. There can have been none before, so the first leader need

@@ -169,7 +169,10 @@ impl Replica {
         if role != Role::Worker {
             self.start_leader(services, grpc, worker.as_ref())?;
         }
-        services.background("readiness", readiness.follow(worker, self.clock.clone()));
+        services.background(
+            "readiness",
+            readiness.follow(worker, self.informers.clone(), self.clock.clone()),
+        );
         if let Some(guard) = self.guard {
             let stop = services.rest();
             services.service("peer guard", async move {

@@ -92,6 +92,7 @@ fn with_columns(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             ),
             column("Shard", "integer", ".status.shard"),
             column("Worker", "string", ".status.worker"),
+            column("Parents", "integer", ".status.parents"),
             column("Age", "date", ".metadata.creationTimestamp"),
         ]);
     }

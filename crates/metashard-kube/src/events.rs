@@ -62,7 +62,8 @@ pub struct About(ObjectReference);
 
 /// Takes Events and writes them later. Cheap to clone; its task ends with the last clone.
 ///
-/// The same Event again raises the count of the first; many that differ in their message only become one.
+/// The same Event again raises the count of the first, which is written now and then; many that differ in their message only
+/// become one.
 #[derive(Clone)]
 pub struct Recorder {
     /// `None`: nothing is written.
@@ -169,6 +170,7 @@ impl Writer {
             let now = self.clients.clock().now().mono;
             match self.aggregator.take(about.uid(), &event, now) {
                 Decision::Drop => self.clients.metrics().event_dropped("rate_limited"),
+                Decision::Hold => self.clients.metrics().event_dropped("repeated"),
                 Decision::Create { message } => self.create(&about, &event, message, 1).await,
                 Decision::Count {
                     message,

@@ -4,13 +4,15 @@ mod backoff;
 mod collector;
 mod feed;
 mod frames;
+mod keeper;
 mod page;
 mod shared;
 mod view;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
 use metashard_reconcile::object::Object;
@@ -21,7 +23,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 pub(crate) use self::page::Page;
 pub use self::view::{Trouble, TroubleKind, View, ViewKey, ViewState, Wish};
-use self::{collector::Collector, feed::Feed, shared::Shared};
+use self::{collector::Collector, keeper::Keeper, shared::Shared};
 use crate::client::Clients;
 
 /// Something that happened to one object of a view.
@@ -130,18 +132,30 @@ impl Informers {
         self.0.retry.send_modify(|count| *count += 1);
     }
 
+    /// The resources with a view that is said to be followed, and whose API server was not heard of for `limit` or longer.
+    /// A watch that brings nothing is replaced long before: its feed is stuck.
+    pub fn stuck(&self, limit: Duration) -> BTreeSet<String> {
+        let now = self.0.clients.clock().now().mono;
+        let open = self.0.open.lock();
+        let stuck = open.iter().filter(|(_, opened)| {
+            let is_failing = matches!(*opened.shared.state().borrow(), ViewState::Failing(_));
+            !is_failing && opened.shared.age(now) >= limit
+        });
+        stuck.map(|(key, _)| key.resource.to_string()).collect()
+    }
+
     fn start(&self, key: &ViewKey) -> Opened {
         let shared = Arc::new(Shared::new(key.clone(), self.0.clients.clock().now().mono));
-        let feed = Feed::new(
-            Arc::clone(&shared),
-            self.0.clients.clone(),
-            Arc::clone(&self.0.streaming),
-            self.0.retry.subscribe(),
-        );
+        let keeper = Keeper {
+            shared: Arc::clone(&shared),
+            clients: self.0.clients.clone(),
+            streaming: Arc::clone(&self.0.streaming),
+            retry: self.0.retry.subscribe(),
+        };
         Opened {
             shared,
             users: 0,
-            task: task::spawn("informer", feed.run()),
+            task: task::spawn("informer", keeper.run()),
         }
     }
 

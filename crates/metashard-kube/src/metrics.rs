@@ -24,6 +24,7 @@ pub struct Metrics {
     lists: IntCounterVec,
     watch_events: IntCounterVec,
     watch_ends: IntCounterVec,
+    feed_restarts: IntCounterVec,
     events_dropped: IntCounterVec,
 }
 
@@ -84,6 +85,12 @@ impl Metrics {
                 "Watches that ended, by resource and reason.",
                 &["resource", "reason"],
             )?,
+            feed_restarts: counter_vec(
+                registry,
+                "metashard_kube_feed_restarts_total",
+                "Feeds of views that panicked and were begun anew, by resource.",
+                &["resource"],
+            )?,
             events_dropped: counter_vec(
                 registry,
                 "metashard_kube_events_dropped_total",
@@ -123,6 +130,14 @@ impl Metrics {
         self.write_seconds
             .with_label_values(&[verb])
             .observe(length.as_secs_f64());
+    }
+
+    /// A feed of a view of `resource` panicked and is begun anew.
+    pub(crate) fn feed_restarted(&self, resource: &Resource) {
+        let resource = resource.to_string();
+        self.feed_restarts
+            .with_label_values(&[resource.as_str()])
+            .inc();
     }
 
     /// An Event was not written for this reason.

@@ -27,15 +27,26 @@ pub struct Known {
     pub message: String,
 }
 
+/// Who serves a controller, and for how many parents; nothing of it where nobody does.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Served<'a> {
+    /// The shard that it belongs to.
+    pub shard: Option<u16>,
+    /// The replica that serves the shard.
+    pub worker: Option<&'a str>,
+    /// How many parents it has, as far as that is known.
+    pub parents: Option<u32>,
+}
+
 /// The write that makes `controller` say what is `known`, at `wall`; `None` if it says so already.
 ///
-/// Conditions of other types stay. A condition whose status stays keeps its time. `shard` and `worker` are set as given.
+/// Conditions of other types stay. A condition whose status stays keeps its time. What is `served` is set as given.
 /// The write needs an authority as every other: only the owner of the controller's shard may tell.
 pub fn write(
     resource: &Arc<Resource>,
     controller: &Object,
     known: &[Known],
-    served_by: (Option<u16>, Option<&str>),
+    served: Served<'_>,
     wall: SystemTime,
 ) -> Option<Write> {
     // A status that cannot be read is replaced.
@@ -45,8 +56,9 @@ pub fn write(
         .unwrap_or_default();
     let mut new = ControllerStatus {
         observed_generation: Some(controller.generation()),
-        shard: served_by.0,
-        worker: served_by.1.map(str::to_owned),
+        shard: served.shard,
+        worker: served.worker.map(str::to_owned),
+        parents: served.parents,
         conditions: old.conditions.clone(),
     };
     for known in known {
@@ -148,7 +160,11 @@ mod tests {
             &resource(),
             &controller(status),
             known,
-            (Some(7), Some("replica-1")),
+            Served {
+                shard: Some(7),
+                worker: Some("replica-1"),
+                parents: Some(2),
+            },
             wall,
         )?;
         let Op::UpdateStatus { body } = write.op else {
@@ -164,6 +180,7 @@ mod tests {
         let status = status_after(&Value::Null, &[known(true, "all is well")], 10).unwrap();
 
         assert_eq!(status["observedGeneration"], 3);
+        assert_eq!(status["parents"], 2);
         assert_eq!(
             status["conditions"][0]["lastTransitionTime"],
             "1970-01-01T00:00:10Z"

@@ -96,6 +96,14 @@ impl Store {
         Some(old)
     }
 
+    /// Makes the indexes and sums anew from the objects.
+    pub(crate) fn rebuild(&mut self) {
+        let objects = std::mem::take(self).by_name;
+        for ByName(object) in objects {
+            self.insert(object);
+        }
+    }
+
     fn index_of(&mut self, object: &Object) -> &mut HashSet<ByName> {
         let (index, key) = match object.controller_owner() {
             Some(owner) => (&mut self.by_owner, owner.uid),

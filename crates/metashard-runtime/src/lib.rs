@@ -5,6 +5,7 @@
 
 pub mod build_info;
 pub mod clock;
+pub mod fault;
 pub mod log;
 pub mod metrics;
 pub mod pulse;

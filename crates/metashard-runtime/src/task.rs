@@ -2,8 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    future::Future,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::atomic::{AtomicU64, Ordering},
+    task::Poll,
 };
 
 use tokio::task::{Id, JoinError, JoinHandle, JoinSet};
@@ -38,6 +41,32 @@ pub fn blocking<T: Send + 'static>(
         let _watch = PanicWatch(name);
         work()
     })
+}
+
+/// The part of a task that panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Panicked;
+
+/// Runs `future` as a part of the calling task. A panic in it ends the part and not the task; it is counted and logged
+/// as that of a task with this `name`.
+///
+/// # Errors
+///
+/// If it panicked.
+pub async fn contained<F: Future>(name: &'static str, future: F) -> Result<F::Output, Panicked> {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            let _watch = PanicWatch(name);
+            future.as_mut().poll(cx)
+        }));
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Err(_) => Poll::Ready(Err(Panicked)),
+        }
+    })
+    .await
 }
 
 /// How many tasks have panicked since the process began.
@@ -157,6 +186,17 @@ mod tests {
         assert_eq!(ended.name, "unlucky");
         assert!(ended.result.unwrap_err().is_panic());
         assert!(panics() > before);
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_a_part_is_counted_and_the_task_goes_on() {
+        let before = panics();
+
+        let part = contained("unlucky part", async { panic!("on purpose") }).await;
+
+        assert_eq!(part, Err::<(), _>(Panicked));
+        assert!(panics() > before);
+        assert_eq!(contained("lucky part", async { 2 }).await, Ok(2));
     }
 
     #[tokio::test]

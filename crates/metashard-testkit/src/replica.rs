@@ -33,6 +33,8 @@ pub struct Options {
     pub flags: Vec<String>,
     /// Whether its health server can also be reached from elsewhere, as through the API server.
     pub is_reachable: bool,
+    /// Faults that it is planted with, as `metashard_runtime::fault::plant` reads them; a release build has none.
+    pub faults: String,
 }
 
 /// One running process of metashard, killed when it is dropped.
@@ -59,6 +61,7 @@ impl Options {
             system_namespace: system_namespace.to_owned(),
             flags: Vec::new(),
             is_reachable: false,
+            faults: String::new(),
         })
     }
 
@@ -66,6 +69,13 @@ impl Options {
     #[must_use]
     pub fn flags<'a>(mut self, flags: impl IntoIterator<Item = &'a str>) -> Self {
         self.flags.extend(flags.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// The same with faults.
+    #[must_use]
+    pub fn faults(mut self, faults: &str) -> Self {
+        faults.clone_into(&mut self.faults);
         self
     }
 }
@@ -96,7 +106,8 @@ impl Replica {
                 &format!("{health_host}:{health_port}"),
             ])
             .args(["--grpc-address", "127.0.0.1:0"])
-            .args(&options.flags);
+            .args(&options.flags)
+            .env("METASHARD_FAULTS", &options.faults);
         let child = group.spawn(&mut command, &options.name)?;
         Ok(Self {
             name: options.name.clone(),

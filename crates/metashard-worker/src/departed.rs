@@ -18,7 +18,7 @@ use metashard_kube::{
     discovery::crd_resource,
     identity::Identity,
     informer::{View, ViewKey},
-    status::{self, Known},
+    status::{self, Known, Served},
 };
 use metashard_reconcile::{
     finalize,
@@ -112,7 +112,7 @@ impl Departure {
             known(condition::READY, reason::NOT_SERVED),
         ];
         let wall = context.clock.wall();
-        let write = status::write(&Arc::new(resource), object, &known, (None, None), wall);
+        let write = status::write(&Arc::new(resource), object, &known, Served::default(), wall);
         if let Some(write) = write {
             // Whatever stands in the way: it is not served, and others may say so by now.
             drop(self.write(&write).await);

@@ -5,6 +5,7 @@
 
 mod departing;
 mod draining;
+mod recording;
 mod securing;
 mod starting;
 
@@ -16,7 +17,7 @@ use metashard_fleet::{
     shard::shard_of,
 };
 use metashard_reconcile::object::Object;
-use metashard_runtime::{pulse::Pulse, shutdown::Token, task::Tasks};
+use metashard_runtime::{fault, pulse::Pulse, shutdown::Token, task::Tasks};
 use tokio::sync::mpsc;
 
 use self::departing::Again;
@@ -124,6 +125,7 @@ impl Host {
         let pulse = Pulse::of("host", &clock);
         loop {
             pulse.beat();
+            fault::stand_still_at("host").await;
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => self.obey(command).await,

@@ -1,5 +1,6 @@
 //! One controller as this worker runs it: its caches, its flow of keys, and what it remembers of each parent.
 
+mod census;
 mod telling;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -25,6 +26,7 @@ use metashard_runtime::task;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use self::census::Census;
 pub(crate) use self::telling::logger;
 use crate::{
     conditions::Part,
@@ -32,7 +34,7 @@ use crate::{
     feedback::Feedback,
     hooks::Hooks,
     key::ParentKey,
-    metrics::Timings,
+    metrics::{Series, Timings},
     reconcile,
     related::RelatedObjects,
     triggers::{Begun, ChildEvents, ParentEvents},
@@ -57,6 +59,8 @@ pub(crate) struct Instance {
     pub(crate) related: Option<Arc<RelatedObjects>>,
     /// How long its keys wait and take.
     pub(crate) timings: Timings,
+    /// What is counted of it.
+    pub(crate) series: Arc<Series>,
     /// Where its writes go through; they may only be observed there.
     pub(crate) gate: WriteGate,
     pub(crate) feedback: Mutex<Feedback>,
@@ -66,6 +70,7 @@ pub(crate) struct Instance {
     /// What stands in the way of its writes.
     pub(crate) troubles: Mutex<Troubles>,
     parents_seen: Mutex<BTreeMap<ParentKey, ParentState>>,
+    census: Mutex<Census>,
     turn: Mutex<Option<Turn>>,
     fresh_for: Mutex<Option<FreshFor>>,
 }
@@ -175,6 +180,8 @@ impl Instance {
         let own = parents.iter().chain(&children);
         let own = own.map(|view| view.key().clone()).collect();
         let related = RelatedObjects::new(&controller, &identity, flow, own, context);
+        let families = &context.metrics.families;
+        let series = families.series(controller.kind, &controller.name);
         let instance = Arc::new(Self {
             controller,
             shard,
@@ -186,6 +193,7 @@ impl Instance {
             revisions,
             related,
             timings: Timings::default(),
+            series,
             gate,
             feedback: Mutex::default(),
             troubles: Mutex::default(),
@@ -194,6 +202,7 @@ impl Instance {
                 "no hook has been called yet",
             )),
             parents_seen: Mutex::default(),
+            census: Mutex::default(),
             turn: Mutex::default(),
             fresh_for: Mutex::default(),
             context: Arc::clone(context),
@@ -351,16 +360,6 @@ impl Instance {
                 })
             })
             .collect()
-    }
-
-    /// How each cache stands. One of related objects, which may come and go at any time, is told of in trouble only.
-    pub(crate) fn watch_states(&self) -> Vec<ViewState> {
-        let state = |view: &View| view.state().borrow().clone();
-        let related = self.related.iter().flat_map(|related| related.views());
-        let in_trouble = related
-            .map(|view| state(&view))
-            .filter(|state| matches!(state, ViewState::Failing(_)));
-        self.views().map(state).chain(in_trouble).collect()
     }
 
     /// Takes in how a hook call went.

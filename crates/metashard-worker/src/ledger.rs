@@ -17,11 +17,12 @@ use metashard_api::{
 use metashard_fleet::message::Claim;
 use metashard_kube::{
     identity::Identity,
-    informer::{Informers, View, ViewKey, ViewState},
+    informer::{Informers, TroubleKind, View, ViewKey, ViewState},
 };
 use metashard_reconcile::{
     controller::Controller,
     object::Object,
+    sync::Refused,
     write::{Op, Propagation, Purpose, Write, WriteError},
 };
 use serde_json::{Value, json};
@@ -87,36 +88,48 @@ impl Ledger {
     }
 
     /// Makes sure that all kinds of parents of `controller` are recorded. It comes back without that when the right to
-    /// write ends or the API server refuses for good: a controller is served all the same.
-    pub(crate) async fn keep(&self, context: &Context, controller: &Controller, claim: Claim) {
+    /// write ends, or with what the API server refuses for good: a controller is served all the same.
+    pub(crate) async fn keep(
+        &self,
+        context: &Context,
+        controller: &Controller,
+        claim: Claim,
+    ) -> Option<Refused> {
         if self.is_kept(controller) {
-            return;
+            return None;
         }
         self.listed(context).await;
         while let Some(write) = self.lacking(controller) {
-            let Some(authority) = context.authority(claim) else {
-                return;
-            };
+            let authority = context.authority(claim)?;
             let written = context
                 .gate
                 .write(&Identity::process(), &authority, &write)
                 .await;
             match written {
-                Ok(_) | Err(WriteError::Observed | WriteError::NoAuthority) => return,
-                Err(WriteError::AlreadyExists | WriteError::Conflict) => self.reread(context).await,
+                Ok(_) | Err(WriteError::Observed | WriteError::NoAuthority) => return None,
+                Err(WriteError::AlreadyExists | WriteError::Conflict) => {
+                    self.reread(context).await;
+                    if let Some(error) = self.unread() {
+                        return Some(refused(controller, &write, error));
+                    }
+                }
                 Err(WriteError::Unavailable(error)) => {
                     warn!(controller = controller.name, error, "{write}");
                     context.clock.sleep(RETRY).await;
                 }
-                Err(error) => {
-                    warn!(
-                        controller = controller.name,
-                        %error,
-                        "{write}: if the controller is deleted while no replica runs, its finalizer stays on parents; grant the rights to ConfigMaps of the system namespace"
-                    );
-                    return;
-                }
+                Err(error) => return Some(refused(controller, &write, error)),
             }
+        }
+        None
+    }
+
+    /// Why the records cannot be read, for a reason that waiting does not help against.
+    fn unread(&self) -> Option<WriteError> {
+        match &*self.view.state().borrow() {
+            ViewState::Failing(trouble) if trouble.kind != TroubleKind::Unavailable => {
+                Some(WriteError::Forbidden(trouble.message.to_string()))
+            }
+            ViewState::Failing(_) | ViewState::Opening | ViewState::Live => None,
         }
     }
 
@@ -240,6 +253,20 @@ impl Record {
                 config_map.resource_version().into(),
             ),
         })
+    }
+}
+
+/// That a record cannot be kept.
+fn refused(controller: &Controller, write: &Write, error: WriteError) -> Refused {
+    warn!(
+        controller = controller.name,
+        %error,
+        "{write}: if the controller is deleted while no replica runs, its finalizer stays on parents; grant the rights to ConfigMaps of the system namespace"
+    );
+    Refused {
+        write: write.to_string(),
+        purpose: Some(write.purpose),
+        error,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Drives one `SyncMachine`: carries out each step and feeds the result back. Decides nothing about objects.
 
+mod customized;
 mod observed;
 
 use std::{
@@ -27,7 +28,10 @@ use metashard_reconcile::{
 };
 use tracing::{debug, error, info};
 
-use self::observed::{candidates, candidates_in, catch_up, seen, signature};
+use self::{
+    customized::forget_old,
+    observed::{candidates, candidates_in, catch_up, seen, signature},
+};
 use crate::{
     conditions::Part,
     instance::{Awaited, Cache, Instance, LastSync, ParentState, Turn},
@@ -41,9 +45,6 @@ const CONCURRENT_WRITES: usize = 16;
 
 /// How soon a key is looked at again that was taken while this worker may not begin work.
 const NOT_NOW: Duration = Duration::from_millis(20);
-
-/// How long an answer of the customize hook counts at most, as the peer has it: it may be about more than the parent.
-const CUSTOMIZED_FOR: Duration = Duration::from_mins(20);
 
 /// One pass over the parent of a key that the queue handed out.
 pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<ParentKey>) -> Again {
@@ -109,14 +110,6 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     pass.finish(&parent, outcome)
 }
 
-/// An answer of the customize hook that has counted for so long does not any more.
-fn forget_old(state: &mut ParentState, now: MonoTime) {
-    let is_old = |at: MonoTime| now.since(at) >= CUSTOMIZED_FOR;
-    if state.customized_at.is_some_and(is_old) {
-        state.memory.forget_customized();
-    }
-}
-
 /// Ends a pass that calls no hook, because nothing has changed that it has not been asked about.
 fn spare<'a>(
     instance: &Instance,
@@ -136,7 +129,7 @@ fn spare<'a>(
         dispatcher.push_after(instance.flow, key.clone(), due.since(now), cause);
     }
     instance.remember(key, state);
-    instance.context.metrics.spared(instance);
+    instance.series.spared();
     Again::Await
 }
 
@@ -252,7 +245,7 @@ impl Pass<'_> {
             Ok(_) => debug!(%write, why = %write.why, "written"),
             Err(WriteError::Observed) => {
                 info!(controller = %instance.controller.name, %write, why = %write.why, "would be written");
-                instance.context.metrics.observed(instance, write);
+                instance.series.write_observed(write);
             }
             Err(error) => debug!(%write, %error, "not written"),
         }
@@ -331,7 +324,7 @@ impl Pass<'_> {
     fn count(&mut self, parent: &Object, outcome: &Outcome, causes: Causes, began: MonoTime) {
         let context = &self.instance.context;
         let took = context.clock.now().mono.since(began);
-        context.metrics.synced(self.instance, outcome);
+        self.instance.series.pass_ended(outcome);
         let claim = self.turn.claim;
         let which = journal::Which {
             at: context.clock.wall(),

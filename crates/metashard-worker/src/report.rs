@@ -62,6 +62,7 @@ struct Report {
     health: Health,
     place: Place,
     generation: i64,
+    parents: Option<u32>,
 }
 
 impl Reporter {
@@ -119,7 +120,7 @@ impl Reporter {
             observes: false,
             troubles: Vec::new(),
         };
-        self.report(name, object, claim, health);
+        self.report(name, object, claim, health, None);
     }
 
     /// Reports a controller that runs or waits for its caches.
@@ -137,10 +138,18 @@ impl Reporter {
             observes: instance.gate.observes(),
             troubles: instance.troubles.lock().parts(),
         };
-        self.report(name, object, claim, health);
+        let parents = instance.parent_count(self.context.clock.now().mono);
+        self.report(name, object, claim, health, parents);
     }
 
-    fn report(&self, name: &ControllerName, object: &Arc<Object>, claim: Claim, health: Health) {
+    fn report(
+        &self,
+        name: &ControllerName,
+        object: &Arc<Object>,
+        claim: Claim,
+        health: Health,
+        parents: Option<u32>,
+    ) {
         let report = Report {
             health,
             place: Place {
@@ -149,6 +158,7 @@ impl Reporter {
                 epoch: claim.epoch,
             },
             generation: object.generation(),
+            parents,
         };
         let now = self.context.clock.now().mono;
         {
@@ -234,9 +244,12 @@ async fn write(
         }
     }
     let Place { shard, replica, .. } = &report.place;
-    let served_by = (Some(shard.0), Some(replica.as_str()));
-    let Some(write) = status::write(&resource, object, &known, served_by, context.clock.wall())
-    else {
+    let served = status::Served {
+        shard: Some(shard.0),
+        worker: Some(replica.as_str()),
+        parents: report.parents,
+    };
+    let Some(write) = status::write(&resource, object, &known, served, context.clock.wall()) else {
         return Written::Kept;
     };
     let now = context.clock.now();

@@ -20,7 +20,11 @@ pub(crate) const TYPES: [&str; 4] = [
 
 /// The parents in trouble. Empty for nearly all controllers.
 #[derive(Debug, Default)]
-pub(crate) struct Troubles(BTreeMap<ParentKey, Box<Trouble>>);
+pub(crate) struct Troubles {
+    parents: BTreeMap<ParentKey, Box<Trouble>>,
+    /// The record of the controller, which is no parent's.
+    record: Option<Box<Trouble>>,
+}
 
 impl Instance {
     /// The parent is not in the cache any more.
@@ -49,7 +53,7 @@ impl Troubles {
             | Verdict::Paused
             | Verdict::Waiting
             | Verdict::NoAuthority => {
-                let before = self.0.remove(key);
+                let before = self.parents.remove(key);
                 before.map(|trouble| trouble.refused).unwrap_or_default()
             }
             Verdict::Unchanged
@@ -63,12 +67,22 @@ impl Troubles {
         }
         let fights = outcome.fights.clone();
         let trouble = Box::new(Trouble { refused, fights });
-        self.0.insert(key.clone(), trouble);
+        self.parents.insert(key.clone(), trouble);
+    }
+
+    /// Takes in that the record of the controller's finalizer was refused, or is kept.
+    pub(crate) fn set_record(&mut self, refused: Option<Refused>) {
+        self.record = refused.map(|refused| {
+            Box::new(Trouble {
+                refused: vec![refused],
+                fights: Vec::new(),
+            })
+        });
     }
 
     /// The parent is gone.
     pub(crate) fn forget(&mut self, key: &ParentKey) {
-        self.0.remove(key);
+        self.parents.remove(key);
     }
 
     /// The conditions that are not as they should be.
@@ -80,8 +94,10 @@ impl Troubles {
     }
 
     fn part(&self, type_: &str) -> Option<Part> {
-        let mut told = self.0.values().filter_map(|trouble| trouble.text(type_));
-        let first = told.next()?;
+        let record = self.record.as_ref().and_then(|record| record.text(type_));
+        let parents = self.parents.values();
+        let mut told = parents.filter_map(|trouble| trouble.text(type_));
+        let first = record.or_else(|| told.next())?;
         let text = match told.count() {
             0 => first,
             1 => format!("{first} (and so for 1 other parent)"),

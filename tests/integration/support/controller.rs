@@ -60,6 +60,11 @@ impl<'a> ControllerBuilder<'a> {
         self.edit(|object| object["spec"]["generateSelector"] = false.into())
     }
 
+    /// Of the stage that it is made on.
+    pub(super) fn namespace(&self) -> String {
+        self.stage.namespace.clone()
+    }
+
     /// Changed in whatever way.
     pub(crate) fn edit(mut self, edit: impl FnOnce(&mut Value)) -> Self {
         edit(&mut self.object);

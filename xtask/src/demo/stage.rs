@@ -176,6 +176,7 @@ impl Stage {
             system_namespace: self.system_namespace.to_owned(),
             flags: Vec::new(),
             is_reachable: false,
+            faults: String::new(),
         };
         let replica = Replica::start(self.ground.group(), &options)?;
         self.actors.push(Actor {

@@ -13,7 +13,7 @@ use crate::config;
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Syncs of one controller at once.
+    /// Syncs of one controller at once, and so the most calls that each of its hooks has at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) workers: u32,
     /// How often every parent is synced though nothing changed.

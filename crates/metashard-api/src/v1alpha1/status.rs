@@ -17,6 +17,9 @@ pub struct ControllerStatus {
     /// The replica that serves that shard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
+    /// How many parents it has; counted anew now and then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parents: Option<u32>,
     /// One entry for each type, see `names::condition`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

@@ -1,4 +1,5 @@
-//! Which Events are written, raised in count, put together, or dropped: client-go's rules.
+//! Which Events are written, raised in count, put together, or dropped: client-go's rules, and that what comes again and
+//! again is not written each time.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,6 +11,11 @@ use super::Event;
 const MAX_SIMILAR: usize = 10;
 /// What is similar is put together within this time.
 const SIMILAR_WITHIN: Duration = Duration::from_mins(10);
+/// An Event that comes again is counted, and written at most once within this time: many parents of one failing hook would
+/// else cost a write for each attempt.
+const TOLD_EVERY: Duration = Duration::from_mins(5);
+/// So many of one that is no warning are written at once: of a start and a stop each counts.
+const TOLD_AT_ONCE: i32 = 3;
 /// Memory of so many objects and Events; what was longest unused is forgotten.
 const MAX_REMEMBERED: usize = 4096;
 
@@ -36,6 +42,8 @@ pub(super) enum Decision {
         /// Its count now.
         count: i32,
     },
+    /// It was told a short while ago: it is counted, which is written with a later one.
+    Hold,
     /// There are too many about this object.
     Drop,
 }
@@ -85,6 +93,8 @@ struct Counted {
     name: String,
     count: i32,
     used: MonoTime,
+    /// When it was written last.
+    told: MonoTime,
 }
 
 impl Aggregator {
@@ -108,6 +118,17 @@ impl Aggregator {
             reason: (*event.reason).into(),
         };
         let is_combined = self.is_combined(&similar, &event.message, now);
+        let key = Written {
+            similar,
+            message: (!is_combined).then(|| event.message.as_str().into()),
+        };
+        if let Some(counted) = self.written.get_mut(&key)
+            && counted.is_held(event.is_warning, now)
+        {
+            counted.count = counted.count.saturating_add(1);
+            counted.used = now;
+            return Decision::Hold;
+        }
         if !self.admits(uid, now) {
             return Decision::Drop;
         }
@@ -120,13 +141,9 @@ impl Aggregator {
             .get(..message.floor_char_boundary(MAX_MESSAGE))
             .unwrap_or_default()
             .to_owned();
-        let key = Written {
-            similar,
-            message: (!is_combined).then(|| event.message.as_str().into()),
-        };
         if let Some(counted) = self.written.get_mut(&key) {
             counted.count = counted.count.saturating_add(1);
-            counted.used = now;
+            (counted.used, counted.told) = (now, now);
             let (name, count) = (counted.name.clone(), counted.count);
             self.pending = Some(key);
             return Decision::Count {
@@ -147,7 +164,14 @@ impl Aggregator {
                 .get(&key.similar.uid)
                 .map(|bucket| bucket.used)
                 .unwrap_or_default();
-            self.written.insert(key, Counted { name, count, used });
+            let told = used;
+            let counted = Counted {
+                name,
+                count,
+                used,
+                told,
+            };
+            self.written.insert(key, counted);
         }
     }
 
@@ -197,6 +221,14 @@ impl Aggregator {
     }
 }
 
+impl Counted {
+    /// Whether it need not be written again now.
+    fn is_held(&self, is_warning: bool, now: MonoTime) -> bool {
+        let is_new = !is_warning && self.count < TOLD_AT_ONCE;
+        !is_new && now.since(self.told) < TOLD_EVERY
+    }
+}
+
 /// Forgets the older half of a map that is full.
 fn shrink<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>, used: impl Fn(&V) -> MonoTime) {
     if map.len() < MAX_REMEMBERED {
@@ -223,6 +255,80 @@ mod tests {
         MonoTime(Duration::from_secs(seconds))
     }
 
+    /// Has an event written; what was decided.
+    fn tell(aggregator: &mut Aggregator, uid: &str, event: &Event, now: MonoTime) -> Decision {
+        let decision = aggregator.take(uid, event, now);
+        if let Decision::Create { .. } = decision {
+            aggregator.written(uid.to_owned(), 1);
+        }
+        decision
+    }
+
+    #[test]
+    fn a_hook_that_is_down_for_five_minutes_is_told_once_of_each_of_its_parents() {
+        let mut aggregator = Aggregator::new(25, 1.0 / 300.0);
+        let failures = (0..).map(|n| Duration::from_millis(5 * ((1 << n) - 1)));
+        let times: Vec<_> = failures
+            .take_while(|time| *time < Duration::from_mins(5))
+            .collect();
+        assert!(times.len() > 10);
+
+        let mut written = 0;
+        for time in &times {
+            for parent in 0..100 {
+                let now = MonoTime(Duration::from_secs(1) + *time);
+                let down = event("Sync error: no answer");
+                let decision = tell(&mut aggregator, &format!("p{parent}"), &down, now);
+                written += usize::from(decision != Decision::Hold);
+            }
+        }
+        assert_eq!(written, 100);
+
+        let later = tell(
+            &mut aggregator,
+            "p0",
+            &event("Sync error: no answer"),
+            at(400),
+        );
+        let Decision::Count { count, .. } = later else {
+            panic!("{later:?}")
+        };
+        assert_eq!(usize::try_from(count), Ok(times.len() + 1));
+    }
+
+    #[test]
+    fn what_is_held_leaves_room_for_what_is_new() {
+        let mut aggregator = Aggregator::new(2, 0.0);
+        for second in 0..100 {
+            tell(&mut aggregator, "u", &event("a"), at(second));
+        }
+
+        let new = tell(&mut aggregator, "u", &event("b"), at(101));
+
+        assert!(matches!(new, Decision::Create { .. }));
+    }
+
+    #[test]
+    fn starts_and_stops_are_counted_at_once_unless_there_are_many() {
+        let mut aggregator = Aggregator::new(25, 0.0);
+        let started = Event {
+            is_warning: false,
+            reason: "Started".into(),
+            message: "Started controller: c".to_owned(),
+        };
+
+        let decisions: Vec<_> = (0..5)
+            .map(|second| tell(&mut aggregator, "u", &started, at(second)))
+            .collect();
+
+        let counts = decisions.iter().map(|it| match it {
+            Decision::Create { .. } => 1,
+            Decision::Count { count, .. } => *count,
+            Decision::Hold | Decision::Drop => 0,
+        });
+        assert_eq!(counts.collect::<Vec<_>>(), [1, 2, 3, 0, 0]);
+    }
+
     #[test]
     fn the_same_event_again_raises_a_count() {
         let mut aggregator = Aggregator::new(25, 0.0);
@@ -234,7 +340,7 @@ mod tests {
         );
         aggregator.written("e1".to_owned(), 1);
 
-        let again = aggregator.take("u", &event("a"), at(2));
+        let again = aggregator.take("u", &event("a"), at(302));
 
         assert_eq!(
             again,
@@ -245,7 +351,7 @@ mod tests {
             }
         );
         assert!(matches!(
-            aggregator.take("other", &event("a"), at(3)),
+            aggregator.take("other", &event("a"), at(303)),
             Decision::Create { .. }
         ));
     }
@@ -276,7 +382,7 @@ mod tests {
 
         let eleventh = aggregator.take("u", &event("10"), at(11));
         aggregator.written("combined".to_owned(), 1);
-        let twelfth = aggregator.take("u", &event("11"), at(12));
+        let twelfth = aggregator.take("u", &event("11"), at(311));
 
         assert_eq!(
             eleventh,

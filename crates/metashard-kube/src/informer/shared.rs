@@ -3,7 +3,10 @@
 use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -28,6 +31,8 @@ pub(crate) struct Shared {
     wanted: watch::Sender<u64>,
     /// When the API server was last heard of.
     heard: Mutex<MonoTime>,
+    /// The next list tells all that it shows: what was told before may not have come through.
+    retell: AtomicBool,
 }
 
 /// How far a view has come.
@@ -54,6 +59,8 @@ struct Subscribers {
 #[derive(Debug)]
 pub(crate) struct Listing {
     unseen: HashSet<ByName>,
+    /// Whether it tells also what is known.
+    retells: bool,
     /// The wish that it fulfils once it is complete.
     serves: u64,
 }
@@ -68,6 +75,7 @@ impl Shared {
             progress: watch::Sender::default(),
             wanted: watch::Sender::default(),
             heard: Mutex::new(now),
+            retell: AtomicBool::new(false),
         }
     }
 
@@ -184,10 +192,19 @@ impl Shared {
             .retain(|(other, _)| *other != id);
     }
 
+    /// The feed broke off somewhere: what it was about to do may be half done. The next list tells everything again.
+    pub(crate) fn distrust(&self) {
+        // Held so that nobody subscribes in between.
+        let _subscribers = self.subscribers.lock();
+        self.store.write().rebuild();
+        self.retell.store(true, Ordering::Relaxed);
+    }
+
     /// A list begins that fulfils the wishes up to now.
     pub(crate) fn begin_list(&self, serves: u64) -> Listing {
         Listing {
             unseen: self.store.read().names(),
+            retells: self.retell.load(Ordering::Relaxed),
             serves,
         }
     }
@@ -195,6 +212,7 @@ impl Shared {
     /// `object` is there. Tells nobody if this state of it, or outside of a list a newer one, is known already.
     pub(crate) fn apply(&self, object: Object, listing: Option<&mut Listing>) {
         let is_listed = listing.is_some();
+        let retells = listing.as_ref().is_some_and(|listing| listing.retells);
         if let Some(listing) = listing {
             forget(&mut listing.unseen, namespace_of(&object), object.name());
         }
@@ -208,7 +226,7 @@ impl Shared {
             // What a list shows is true, even if it is older: the database may have been restored.
             same_state(known, &object) || (!is_listed && known.is_newer_than(&object))
         };
-        if known.as_deref().is_some_and(is_known) {
+        if !retells && known.as_deref().is_some_and(is_known) {
             return;
         }
         let new = Arc::new(object);
@@ -244,6 +262,9 @@ impl Shared {
                 subscribers.synced = true;
                 subscribers.tell(&Event::Synced);
             }
+        }
+        if listing.retells {
+            self.retell.store(false, Ordering::Relaxed);
         }
         self.set_version(resource_version);
         self.progress

@@ -195,6 +195,11 @@ impl View {
         store.iter().filter(|it| wanted(it)).cloned().collect()
     }
 
+    /// How many objects are `wanted`. It must be quick, and must not look at this view.
+    pub fn count(&self, wanted: impl Fn(&Object) -> bool) -> usize {
+        self.shared.store().iter().filter(|it| wanted(it)).count()
+    }
+
     /// The resourceVersion up to which the view shows everything; `None` if that is not known.
     pub fn reached_version(&self) -> Option<Box<str>> {
         match self.shared.version() {

@@ -1,6 +1,6 @@
 //! Kubernetes Events.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -14,8 +14,11 @@ use serde_json::to_vec;
 use crate::kit::{Kit, SOON};
 
 #[tokio::test]
-async fn an_event_is_written_once_and_counted_when_it_comes_again() -> anyhow::Result<()> {
-    let kit = Kit::shared().await?;
+async fn an_event_is_written_once_and_counted_when_it_comes_again_later() -> anyhow::Result<()> {
+    let cluster = Cluster::shared().await?;
+    let kubeconfig = cluster.kubeconfig(metashard_testkit::cluster::ADMIN)?;
+    let manual = crate::pulse::manual();
+    let kit = Kit::timed(cluster, kubeconfig, manual.clock()).await?;
     let object = kit.create("one", &[]).await?;
     let mut value = serde_json::to_value(&object)?;
     value["apiVersion"] = "v1".into();
@@ -28,12 +31,19 @@ async fn an_event_is_written_once_and_counted_when_it_comes_again() -> anyhow::R
         message: "Sync error: no answer".to_owned(),
     };
 
-    for _ in 0..3 {
+    for _ in 0..2 {
         recorder.record(&about, &event);
     }
+    eventually(SOON, "the second one to be held", async || {
+        let held = kit.metric("metashard_kube_events_dropped_total", "repeated");
+        ensure!(held > 0.0, "none is");
+        Ok(())
+    })
+    .await?;
+    manual.advance(Duration::from_mins(5));
+    recorder.record(&about, &event);
 
-    let api: Api<Written> =
-        Api::namespaced(Cluster::shared().await?.admin().await?, &kit.namespace);
+    let api: Api<Written> = Api::namespaced(cluster.admin().await?, &kit.namespace);
     let written = eventually(SOON, "an Event with a count of 3", async || {
         let events = api.list(&ListParams::default()).await?.items;
         ensure!(events.len() == 1, "{} Events", events.len());

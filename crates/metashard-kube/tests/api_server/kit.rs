@@ -46,9 +46,18 @@ impl Kit {
 
     /// With the clients of another kubeconfig than the cluster's own.
     pub(crate) async fn with(cluster: &Cluster, kubeconfig: PathBuf) -> anyhow::Result<Self> {
+        Self::timed(cluster, kubeconfig, Clock::system()).await
+    }
+
+    /// With another clock.
+    pub(crate) async fn timed(
+        cluster: &Cluster,
+        kubeconfig: PathBuf,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         let namespace = cluster.namespace("kube").await?;
         let registry = Registry::new();
-        let clients = connect(kubeconfig, &registry).await?;
+        let clients = connect_with(kubeconfig, &registry, clock).await?;
         let informers = Informers::new(&clients);
         informers.register(&registry)?;
         let config_maps = Api::namespaced(cluster.admin().await?, &namespace);
@@ -113,11 +122,19 @@ impl Kit {
 }
 
 pub(crate) async fn connect(kubeconfig: PathBuf, registry: &Registry) -> anyhow::Result<Clients> {
+    connect_with(kubeconfig, registry, Clock::system()).await
+}
+
+async fn connect_with(
+    kubeconfig: PathBuf,
+    registry: &Registry,
+    clock: Clock,
+) -> anyhow::Result<Clients> {
     let options = Options {
         kubeconfig: Some(kubeconfig),
         ..Options::default()
     };
-    Ok(Clients::connect(options, Clock::system(), Metrics::register(registry)?).await?)
+    Ok(Clients::connect(options, clock, Metrics::register(registry)?).await?)
 }
 
 pub(crate) async fn synced(view: &View) -> anyhow::Result<()> {

@@ -10,5 +10,6 @@ mod kit;
 mod lease;
 mod pages;
 mod proxy;
+mod pulse;
 mod scripted;
 mod shard_map;

@@ -14,7 +14,7 @@ use metashard_reconcile::{controller::Controller, object::Object};
 use serde::de::DeserializeOwned;
 use tracing::{error, info, warn};
 
-use super::{Ended, Host, SlotState, WARM_FOR};
+use super::{Ended, Host, SlotState, WARM_FOR, recording::Recording};
 use crate::{
     catalog::ControllerName,
     conditions::Part,
@@ -153,7 +153,10 @@ impl Host {
 
     /// Starts a controller once its caches are as new as its ownership asks, unless it runs already.
     pub(super) fn freshen(&mut self, name: &ControllerName) {
-        let Some(SlotState::Open(instance)) = self.slots.get(name).map(|slot| &slot.state) else {
+        let Some(slot) = self.slots.get(name) else {
+            return;
+        };
+        let SlotState::Open(instance) = &slot.state else {
             return;
         };
         let Some((claim, freshness)) = self.tenures.owned(instance.shard) else {
@@ -168,10 +171,14 @@ impl Host {
             return;
         }
         let (instance, freshness) = (Arc::clone(instance), freshness.clone());
-        let (context, ledger) = (Arc::clone(&self.context), Arc::clone(&self.ledger));
+        let recording = Recording {
+            context: Arc::clone(&self.context),
+            ledger: Arc::clone(&self.ledger),
+            object: Arc::clone(&slot.object),
+        };
         let name = name.clone();
         self.tasks.spawn("freshen", async move {
-            ledger.keep(&context, &instance.controller, claim).await;
+            recording.keep(&instance, claim).await;
             if age == CacheAge::Unknown {
                 instance.fresh(claim, &freshness).await;
             }

@@ -1,9 +1,12 @@
-//! What people are told of a controller's parents.
+//! What people are told of a controller and its parents.
 
 use std::sync::Arc;
 
 use metashard_api::{id::ControllerKind, names::reason};
-use metashard_kube::events;
+use metashard_kube::{
+    events,
+    informer::{View, ViewState},
+};
 use metashard_reconcile::{controller::Controller, object::Object, sync::Event};
 use tracing::error;
 
@@ -47,10 +50,20 @@ impl Instance {
         sync_error(&self.controller, parent, why)
     }
 
+    /// How each cache stands. One of related objects, which may come and go at any time, is told of in trouble only.
+    pub(crate) fn watch_states(&self) -> Vec<ViewState> {
+        let state = |view: &View| view.state().borrow().clone();
+        let related = self.related.iter().flat_map(|related| related.views());
+        let in_trouble = related
+            .map(|view| state(&view))
+            .filter(|state| matches!(state, ViewState::Failing(_)));
+        self.views().map(state).chain(in_trouble).collect()
+    }
+
     /// A sync panicked: people are told, as the key is tried again with a growing delay.
     pub(crate) fn panicked(&self, key: &ParentKey) {
         error!(controller = %self.controller.name, %key, "sync panicked");
-        self.context.metrics.panicked(self);
+        self.series.pass_panicked();
         let text = format!(
             "the sync of {key} panicked, and is tried again with a growing delay; this is an error of metashard, please report it with the log"
         );

@@ -16,7 +16,7 @@ use metashard_reconcile::{
     object::Object,
     related::{Error, Namespaces as Where, Pick, Rule},
 };
-use metashard_runtime::task;
+use metashard_runtime::{fault, task};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
@@ -283,7 +283,8 @@ impl Caches {
 
     /// Closes what nobody has needed for a while. Whether that of namespaces is closed.
     pub(super) fn cool(&mut self, now: MonoTime) -> bool {
-        let is_cold = |it: &Cache| it.idle_since.is_some_and(|since| now.since(since) >= IDLE);
+        let limit = fault::number("related-idle").map_or(IDLE, Duration::from_secs);
+        let is_cold = |it: &Cache| it.idle_since.is_some_and(|since| now.since(since) >= limit);
         let had_namespaces = self.open.values().any(|it| it.interest.is_none());
         self.open.retain(|_, cache| !is_cold(cache));
         had_namespaces && !self.open.values().any(|it| it.interest.is_none())

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use metashard_fleet::time::MonoTime;
 use metashard_reconcile::object::{Object, compare_versions};
+use metashard_runtime::fault;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
@@ -41,6 +42,8 @@ pub(super) struct Session {
     lines: Lines,
     life: Duration,
     since: MonoTime,
+    /// When something came last.
+    heard: MonoTime,
     /// The streaming list that it began with, until that is complete.
     listing: Option<Listing>,
 }
@@ -98,8 +101,19 @@ impl Session {
             lines: Lines::default(),
             life,
             since,
+            heard: since,
             listing,
         }
+    }
+
+    /// When the connection counts as dead if nothing comes. A failed list does not put it off.
+    fn silent_at(&self) -> MonoTime {
+        let silence = if self.listing.is_some() {
+            LIST_SILENCE
+        } else {
+            SILENCE
+        };
+        self.heard + silence
     }
 }
 
@@ -109,6 +123,7 @@ impl Feed {
         let mut wanted = self.shared.wanted();
         loop {
             let may_list = session.listing.is_none();
+            let silent_at = session.silent_at();
             let again_at = self.list_again_at;
             let asked = asked_to_list(
                 &mut wanted,
@@ -120,6 +135,7 @@ impl Feed {
                     Ok(chunk) => self.take(&mut session, &chunk),
                     Err(end) => Some(end),
                 },
+                () = self.clients.clock().sleep_until(silent_at) => Some(End::Silent),
                 () = asked, if may_list => {
                     // What the old watch brings is not taken from here on, so the view never shows an older state.
                     self.replace(&mut session).await;
@@ -166,7 +182,9 @@ impl Feed {
 
     /// Takes one chunk of the body; returns why the watch is over, if it is.
     fn take(&mut self, session: &mut Session, chunk: &Bytes) -> Option<End> {
-        self.shared.heard(self.clients.clock().now().mono);
+        fault::panic_at("feed", &self.shared.key);
+        session.heard = self.clients.clock().now().mono;
+        self.shared.heard(session.heard);
         let Session { lines, listing, .. } = session;
         let mut end = None;
         let pushed = lines.push(chunk, |line| {
@@ -275,17 +293,11 @@ fn skip(shared: &Shared, metrics: &WatchMetrics, error: &metashard_reconcile::ob
 }
 
 async fn next_chunk(session: &mut Session) -> Result<Bytes, End> {
-    let silence = if session.listing.is_some() {
-        LIST_SILENCE
-    } else {
-        SILENCE
-    };
     loop {
-        return match tokio::time::timeout(silence, session.body.frame()).await {
-            Err(_) => Err(End::Silent),
-            Ok(None) => Err(End::Closed { in_time: false }),
-            Ok(Some(Err(error))) => Err(End::Broken(error.to_string())),
-            Ok(Some(Ok(frame))) => match frame.into_data() {
+        return match session.body.frame().await {
+            None => Err(End::Closed { in_time: false }),
+            Some(Err(error)) => Err(End::Broken(error.to_string())),
+            Some(Ok(frame)) => match frame.into_data() {
                 Ok(chunk) => Ok(chunk),
                 Err(_trailers) => continue,
             },
