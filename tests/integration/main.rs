@@ -29,6 +29,7 @@ mod interfaces;
 mod languages;
 mod limits;
 mod load;
+mod migrate;
 mod observe;
 mod parents;
 mod poor;

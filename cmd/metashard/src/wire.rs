@@ -29,7 +29,10 @@ use metashard_runtime::{
 };
 use metashard_worker::{fleet, journal::Journal, recordings::Recordings, service::Reconciler};
 use prometheus::Registry;
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
 use tracing::info;
 
 use crate::{
@@ -98,6 +101,8 @@ struct Replica {
     about: About,
     /// Keeps out of a live Metacontroller's way; who writes nothing is in nobody's.
     guard: Option<Guard>,
+    /// Whether a move from Metacontroller holds back what would be written.
+    hold: watch::Sender<bool>,
     /// What the last syncs did.
     journal: Arc<Journal>,
 }
@@ -115,13 +120,13 @@ impl Replica {
         let namespace = config.fleet.system_namespace.as_str();
         prepare::cluster(&clients, namespace, &config.fleet.leader_namespace).await?;
         let leader_leases = Leases::new(&clients, &config.fleet.leader_namespace, None);
-        let guard = if config.worker.observe {
+        let (guard, is_held) = if config.worker.observe {
             info!("observing: hooks are called, and nothing is written");
-            None
+            (None, false)
         } else {
-            let guard = Guard::new(leader_leases.clone(), clock.clone());
-            guard.wait_until_gone().await;
-            Some(guard)
+            let guard = Guard::new(leader_leases.clone(), &clients, clock.clone(), namespace);
+            let is_held = guard.wait_until_gone().await;
+            (Some(guard), is_held)
         };
         let informers = Informers::new(&clients);
         informers.register(&registry)?;
@@ -145,6 +150,7 @@ impl Replica {
             leader_leases,
             about,
             guard,
+            hold: watch::Sender::new(is_held),
             journal,
         })
     }
@@ -174,10 +180,10 @@ impl Replica {
             readiness.follow(worker, self.informers.clone(), self.clock.clone()),
         );
         if let Some(guard) = self.guard {
-            let stop = services.rest();
+            let (stop, hold) = (services.rest(), self.hold);
             services.service("peer guard", async move {
                 tokio::select! {
-                    () = guard.wait_until_live() => {}
+                    () = guard.follow(hold) => {}
                     () = stop.requested() => {}
                 }
             });
@@ -263,6 +269,7 @@ impl Replica {
             informers: self.informers.clone(),
             standing: Arc::clone(&handle.standing),
             journal: Arc::clone(&self.journal),
+            hold: self.hold.subscribe(),
         };
         Ok(Reconciler::new(parts, &self.registry)?)
     }

@@ -3,10 +3,11 @@
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use metashard_api::names::FIELD_MANAGER;
+use metashard_api::names::{FIELD_MANAGER, SYSTEM_NAMESPACE};
 use metashard_reconcile::controller::Apply;
 
 /// What a kubectl plug-in is called.
@@ -276,6 +277,72 @@ pub(crate) struct Asking {
 pub(crate) enum Migrate {
     /// Find running Metacontrollers, and say for each controller what will differ.
     Plan(Plan),
+    /// Move: observe, stop Metacontroller, let metashard act on one controller after the other.
+    ///
+    /// May be interrupted at any time: called again, it goes on.
+    Apply(MigrateApply),
+    /// Go back, from wherever the move has come to: metashard writes nothing any more, Metacontroller is started.
+    Rollback(Rollback),
+}
+
+/// Which move, and how it is made.
+#[derive(Debug, Args)]
+pub(crate) struct Way {
+    /// The kubeconfig file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// Namespace of metashard; the record of the move is kept there.
+    #[arg(long, value_name = "NAMESPACE", default_value = SYSTEM_NAMESPACE)]
+    pub(crate) system_namespace: String,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// How long to wait where nothing goes on: 90s, 10m, 1h.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+/// Flags of `migrate apply`.
+#[derive(Debug, Args)]
+pub(crate) struct MigrateApply {
+    #[command(flatten)]
+    pub(crate) way: Way,
+    /// Move only this controller now; may be repeated. Default: all.
+    #[arg(long = "controller", value_name = "NAME")]
+    pub(crate) controllers: Vec<String>,
+    /// With --controller: leave the others without anybody who acts on them until the next time.
+    #[arg(long, requires = "controllers")]
+    pub(crate) let_others_rest: bool,
+    /// Go on although metashard would write something.
+    #[arg(long)]
+    pub(crate) accept_writes: bool,
+    /// End once everything is observed; Metacontroller goes on.
+    #[arg(long)]
+    pub(crate) only_observe: bool,
+}
+
+/// Flags of `migrate rollback`.
+#[derive(Debug, Args)]
+pub(crate) struct Rollback {
+    #[command(flatten)]
+    pub(crate) way: Way,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [('s', 1), ('m', 60), ('h', 3600)];
+    let mut found = units.iter();
+    let found = found.find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, seconds)));
+    let (number, seconds) = found.ok_or_else(|| "must be a number with s, m or h".to_owned())?;
+    let count: u32 = number
+        .parse()
+        .map_err(|_| "must be a whole number with s, m or h".to_owned())?;
+    Ok(Duration::from_secs(u64::from(count) * seconds))
 }
 
 /// Flags of `migrate plan`.
@@ -377,6 +444,15 @@ mod tests {
         assert!(error.contains("'render'"), "{error}");
         let error = mistake(&["metashardctl", "lint", "--conect"]);
         assert!(error.contains("'--connect'"), "{error}");
+    }
+
+    #[test]
+    fn a_duration_has_a_number_and_a_unit() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("2h"), Ok(Duration::from_hours(2)));
+        for wrong in ["", "5", "m", "1.5m", "1d"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

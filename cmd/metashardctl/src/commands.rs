@@ -32,9 +32,11 @@ pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<Found> 
         Command::Tree(flags) => tree::run(&flags, output).await,
         Command::Why(flags) => why::run(&flags, output).await,
         Command::Diff(flags) => diff::run(&flags, output).await,
-        Command::Migrate {
-            command: Migrate::Plan(flags),
-        } => migrate::plan(&flags, output).await,
+        Command::Migrate { command } => match command {
+            Migrate::Plan(flags) => migrate::plan(&flags, output).await,
+            Migrate::Apply(flags) => migrate::apply(&flags, output).await,
+            Migrate::Rollback(flags) => migrate::rollback(&flags, output).await,
+        },
         Command::Completions { shell } => manual::completions(shell, output),
         Command::Man { folder } => manual::pages(&folder, output),
     }?;

@@ -31,6 +31,16 @@ pub const ANNOTATION_PAUSED: &str = "metashard.io/paused";
 /// Annotation of a controller: with the value `true` its hooks are called, and what they ask for is not written.
 pub const ANNOTATION_OBSERVE: &str = "metashard.io/observe";
 
+/// Annotation of a controller that is being moved from Metacontroller or back: which round of the move it takes part in.
+/// Whoever serves it answers in its status.
+pub const ANNOTATION_MIGRATION: &str = "metashard.io/migration";
+
+/// Name of the ConfigMap of the system namespace that says how far a move from Metacontroller has come.
+pub const MIGRATION_RECORD: &str = "metashard-migration";
+
+/// Its key that is `true` while Metacontroller may act: nothing is acted on then.
+pub const MIGRATION_HOLD: &str = "hold";
+
 /// Label of a record of the system namespace: what it is about.
 pub const LABEL_RECORD: &str = "metashard.io/record";
 
@@ -200,6 +210,8 @@ pub mod reason {
     pub const OBSERVING: &str = "Observing";
     /// A sync panicked: an error of this program, not of the controller.
     pub const PANICKED: &str = "Panicked";
+    /// A move from Metacontroller has not come to this controller, or has gone back: it is not served.
+    pub const HELD: &str = "Held";
     /// The replicas that served it do so no longer: it does not match their target selector.
     pub const NOT_SERVED: &str = "NotServed";
     /// All conditions hold.

@@ -5,6 +5,7 @@
 
 mod call;
 mod config;
+mod edits;
 mod limit;
 mod pool;
 mod reads;

@@ -99,6 +99,15 @@ impl WriteGate {
         self.inner.claims.drained(claim).await
     }
 
+    /// Returns once nothing of `claim` was in flight for a moment, or everything that was is past its time-out. The gate
+    /// stays open.
+    pub async fn quiet(&self, claim: Claim) {
+        tokio::select! {
+            _ = self.inner.claims.drained(claim) => {}
+            () = self.inner.clients.clock().sleep(LONGEST_WRITE) => {}
+        }
+    }
+
     /// How many writes of `claim` are in flight.
     pub fn in_flight(&self, claim: Claim) -> usize {
         self.inner.claims.in_flight(claim)

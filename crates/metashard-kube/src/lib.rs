@@ -17,6 +17,7 @@ pub mod informer;
 mod latest;
 pub mod lease;
 pub mod metrics;
+pub mod migration;
 pub mod shard_map;
 pub mod status;
 mod store;

@@ -7,7 +7,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::{Timestamp, Unit},
 };
-use metashard_api::{resource::Resource, v1alpha1::status::ControllerStatus};
+use metashard_api::{
+    resource::Resource,
+    v1alpha1::status::{ControllerStatus, MigrationStatus},
+};
 use metashard_reconcile::{
     object::Object,
     write::{Op, Purpose, Write},
@@ -36,6 +39,8 @@ pub struct Served<'a> {
     pub worker: Option<&'a str>,
     /// How many parents it has, as far as that is known.
     pub parents: Option<u32>,
+    /// How its move from Metacontroller goes.
+    pub migration: Option<&'a MigrationStatus>,
 }
 
 /// The write that makes `controller` say what is `known`, at `wall`; `None` if it says so already.
@@ -60,6 +65,7 @@ pub fn write(
         worker: served.worker.map(str::to_owned),
         parents: served.parents,
         conditions: old.conditions.clone(),
+        migration: served.migration.cloned(),
     };
     for known in known {
         set(&mut new.conditions, known, controller.generation(), wall);
@@ -164,6 +170,7 @@ mod tests {
                 shard: Some(7),
                 worker: Some("replica-1"),
                 parents: Some(2),
+                migration: None,
             },
             wall,
         )?;

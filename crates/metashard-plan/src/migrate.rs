@@ -1,6 +1,9 @@
 //! What a move from Metacontroller means: what runs now, and what will differ for each controller.
 
 mod differences;
+pub mod record;
+pub mod seen;
+pub mod stages;
 
 use serde_json::{Value, json};
 
@@ -107,6 +110,14 @@ fn peer(workload: &Value) -> Option<Peer> {
         name,
         args,
     })
+}
+
+/// Whether a Pod that has not ended runs Metacontroller.
+pub fn is_run_by(pod: &Value) -> bool {
+    let phase = pod.pointer("/status/phase").and_then(Value::as_str);
+    let containers = pod.pointer("/spec/containers").and_then(Value::as_array);
+    !matches!(phase, Some("Succeeded" | "Failed"))
+        && containers.is_some_and(|all| all.iter().any(is_metacontroller))
 }
 
 /// By its image or its program: names of workloads are free.

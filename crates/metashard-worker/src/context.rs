@@ -14,6 +14,7 @@ use metashard_kube::{
 };
 use metashard_reconcile::controller::Apply;
 use metashard_runtime::clock::Clock;
+use tokio::sync::watch;
 
 use crate::{dispatch::Dispatcher, journal::Journal, metrics::Metrics, recordings::Recordings};
 
@@ -62,6 +63,8 @@ pub(crate) struct Context {
     pub(crate) journal: Arc<Journal>,
     /// Where passes are recorded, if they are.
     pub(crate) recordings: Option<Recordings>,
+    /// Whether a Metacontroller may act: then nothing is acted on here.
+    pub(crate) hold: watch::Receiver<bool>,
 }
 
 impl Context {

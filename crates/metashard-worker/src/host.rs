@@ -5,13 +5,17 @@
 
 mod departing;
 mod draining;
+mod mode;
 mod recording;
 mod securing;
 mod starting;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use metashard_api::id::{ControllerUid, ShardId, Slice};
+use metashard_api::{
+    id::{ControllerUid, ShardId, Slice},
+    names::reason,
+};
 use metashard_fleet::{
     message::{Claim, LastWritten, ShardLoad},
     shard::shard_of,
@@ -20,7 +24,7 @@ use metashard_reconcile::object::Object;
 use metashard_runtime::{fault, pulse::Pulse, shutdown::Token, task::Tasks};
 use tokio::sync::mpsc;
 
-use self::departing::Again;
+use self::{departing::Again, mode::Mode};
 use crate::{
     catalog::{Catalog, ControllerName},
     conditions::Part,
@@ -122,6 +126,7 @@ impl Host {
         let mut discovery = self.context.discovery.changed();
         let mut load_at = clock.now().mono + LOAD_PERIOD;
         let mut report_at = clock.now().mono + REPORT_PERIOD;
+        let mut hold = self.context.hold.clone();
         let pulse = Pulse::of("host", &clock);
         loop {
             pulse.beat();
@@ -142,6 +147,7 @@ impl Host {
                     }
                 }
                 Ok(()) = discovery.changed() => self.resources_changed(),
+                Ok(()) = hold.changed() => self.settle_all(),
                 () = clock.sleep_until(load_at) => {
                     load_at = clock.now().mono + LOAD_PERIOD;
                     self.cool();
@@ -280,19 +286,20 @@ impl Host {
         match &slot.state {
             SlotState::Open(instance) => match tenure {
                 None => self.close(name, false),
-                Some(_)
-                    if instance.controller.generation != object.generation()
-                        || instance.gate.observes() != self.observes(object) =>
-                {
+                Some(_) if instance.controller.generation != object.generation() => {
                     self.close(name, true);
                 }
+                Some(_) if self.is_in_another_mode(instance, object) => self.close_quietly(name),
                 Some(Tenure::Owned { .. }) => {
                     self.secure(name);
                     self.freshen(name);
                 }
                 Some(Tenure::Warm { .. } | Tenure::Draining { .. }) => self.secure(name),
             },
-            SlotState::Refused { generation, .. } if *generation == object.generation() => {
+            SlotState::Refused { generation, why }
+                if *generation == object.generation()
+                    && (why.reason != reason::HELD || self.mode(object) == Mode::Rest) =>
+            {
                 if tenure.is_none() {
                     self.set_state(name, SlotState::Elsewhere);
                 }

@@ -1,6 +1,7 @@
 //! One controller as this worker runs it: its caches, its flow of keys, and what it remembers of each parent.
 
 mod census;
+mod keys;
 mod telling;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -37,6 +38,7 @@ use crate::{
     metrics::{Series, Timings},
     reconcile,
     related::RelatedObjects,
+    trial::Trial,
     triggers::{Begun, ChildEvents, ParentEvents},
     troubles::Troubles,
 };
@@ -69,6 +71,8 @@ pub(crate) struct Instance {
     pub(crate) hook_health: Mutex<Part>,
     /// What stands in the way of its writes.
     pub(crate) troubles: Mutex<Troubles>,
+    /// What its syncs did so far, while it is being moved from Metacontroller.
+    pub(crate) trial: Option<Mutex<Trial>>,
     parents_seen: Mutex<BTreeMap<ParentKey, ParentState>>,
     census: Mutex<Census>,
     turn: Mutex<Option<Turn>>,
@@ -161,7 +165,7 @@ impl Instance {
     pub(crate) fn open(
         (controller, holds): (Controller, bool),
         hooks: Hooks,
-        gate: WriteGate,
+        (gate, trial): (WriteGate, Option<Mutex<Trial>>),
         shard: ShardId,
         context: &Arc<Context>,
     ) -> Arc<Self> {
@@ -197,6 +201,7 @@ impl Instance {
             gate,
             feedback: Mutex::default(),
             troubles: Mutex::default(),
+            trial,
             hook_health: Mutex::new(Part::unknown(
                 reason::NOT_CALLED,
                 "no hook has been called yet",
@@ -395,14 +400,7 @@ impl Instance {
 
     /// Syncs every parent, whatever changed.
     pub(crate) fn force_all(&self) {
-        let mut keys = Vec::new();
-        for (rule, view) in self.parents.iter().enumerate() {
-            let parents = view.list();
-            let ours = parents
-                .iter()
-                .filter(|parent| self.controller.concerns(parent));
-            keys.extend(ours.map(|parent| ParentKey::of(rule, parent)));
-        }
+        let keys = self.keys();
         {
             let mut seen = self.parents_seen.lock();
             for key in &keys {

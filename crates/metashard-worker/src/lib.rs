@@ -23,6 +23,7 @@ pub mod service;
 mod session;
 pub mod shards;
 mod tenure;
+mod trial;
 mod triggers;
 mod troubles;
 

@@ -2,6 +2,7 @@
 
 mod customized;
 mod observed;
+mod written;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -31,6 +32,7 @@ use tracing::{debug, error, info};
 use self::{
     customized::forget_old,
     observed::{candidates, candidates_in, catch_up, seen, signature},
+    written::{is_newer, status_written},
 };
 use crate::{
     conditions::Part,
@@ -190,6 +192,7 @@ impl Pass<'_> {
     }
 
     async fn run(&mut self, input: SyncInput, parent: &Object) -> Outcome {
+        self.instance.trial_begins(self.key);
         let context = &self.instance.context;
         let now = context.clock.now().mono.0;
         let mut tape = context.recordings.as_ref().map(|recordings| {
@@ -202,6 +205,7 @@ impl Pass<'_> {
                 Step::Write(writes) => {
                     let results = self.write_all(&writes).await;
                     self.notes.writes(&writes, &results);
+                    self.instance.trial_had(self.key, &writes, &results);
                     Fed::Written(results)
                 }
                 Step::ReadParent => Fed::Parent(self.read_parent(parent).await),
@@ -476,23 +480,9 @@ impl Pass<'_> {
             }
         }
         instance.troubles.lock().note(key, outcome);
+        instance.trial_ended(key, &outcome.verdict);
         for event in &outcome.events {
             instance.tell(parent, event);
         }
     }
-}
-
-/// The parent's resourceVersion after our own last write to it.
-fn status_written(parent: &Object, outcome: &Outcome) -> Option<Box<str>> {
-    let mut written = outcome.written.iter().rev();
-    written
-        .find(|object| object.uid() == parent.uid())
-        .map(|object| object.resource_version().into())
-}
-
-fn is_newer(object: &Object, than: &Object) -> bool {
-    metashard_reconcile::object::compare_versions(
-        object.resource_version(),
-        than.resource_version(),
-    ) == Some(std::cmp::Ordering::Greater)
 }

@@ -9,7 +9,7 @@ use std::{
 use metashard_api::{
     names::{event, reason},
     resource::Resource,
-    v1alpha1::status::ControllerStatus,
+    v1alpha1::status::{ControllerStatus, MigrationStatus},
     validate::Finding,
 };
 use metashard_fleet::{message::Claim, time::MonoTime};
@@ -31,7 +31,7 @@ use crate::{
     hooks::Hooks,
     instance::Instance,
     security::{Security, soonest_end},
-    troubles,
+    trial, troubles,
 };
 
 /// How soon a status is written again that was refused.
@@ -63,6 +63,7 @@ struct Report {
     place: Place,
     generation: i64,
     parents: Option<u32>,
+    migration: Option<MigrationStatus>,
 }
 
 impl Reporter {
@@ -120,7 +121,8 @@ impl Reporter {
             observes: false,
             troubles: Vec::new(),
         };
-        self.report(name, object, claim, health, None);
+        let about = (None, trial::resting(object, &self.context));
+        self.report(name, object, claim, health, about);
     }
 
     /// Reports a controller that runs or waits for its caches.
@@ -139,7 +141,8 @@ impl Reporter {
             troubles: instance.troubles.lock().parts(),
         };
         let parents = instance.parent_count(self.context.clock.now().mono);
-        self.report(name, object, claim, health, parents);
+        let about = (parents, trial::of(instance, object));
+        self.report(name, object, claim, health, about);
     }
 
     fn report(
@@ -148,10 +151,11 @@ impl Reporter {
         object: &Arc<Object>,
         claim: Claim,
         health: Health,
-        parents: Option<u32>,
+        (parents, migration): (Option<u32>, Option<MigrationStatus>),
     ) {
         let report = Report {
             health,
+            migration,
             place: Place {
                 shard: claim.shard,
                 replica: self.context.config.replica.clone(),
@@ -248,6 +252,7 @@ async fn write(
         shard: Some(shard.0),
         worker: Some(replica.as_str()),
         parents: report.parents,
+        migration: report.migration.as_ref(),
     };
     let Some(write) = status::write(&resource, object, &known, served, context.clock.wall()) else {
         return Written::Kept;

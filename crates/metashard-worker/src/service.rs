@@ -11,7 +11,7 @@ use metashard_kube::{
 };
 use metashard_runtime::{clock::Clock, shutdown::Token, task::Tasks};
 use prometheus::Registry;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::{
     context::{Config, Context},
@@ -51,6 +51,8 @@ pub struct Parts {
     pub journal: Arc<Journal>,
     /// Where passes are recorded, if they are.
     pub recordings: Option<Recordings>,
+    /// Whether a Metacontroller may act, in a move from it or back: then nothing is acted on here.
+    pub hold: watch::Receiver<bool>,
 }
 
 /// The reconciling half of the worker.
@@ -78,6 +80,7 @@ impl Reconciler {
             standing,
             journal,
             recordings,
+            hold,
         } = parts;
         let queue = queue::Config {
             concurrency: config.max_syncs,
@@ -101,6 +104,7 @@ impl Reconciler {
             metrics,
             journal,
             recordings,
+            hold,
         });
         Ok(Self { context })
     }

@@ -31,6 +31,9 @@ impl Instance {
     pub(crate) fn lost(&self, key: &ParentKey) {
         self.unrelate(key);
         self.troubles.lock().forget(key);
+        if let Some(trial) = &self.trial {
+            trial.lock().forget(key);
+        }
     }
 }
 

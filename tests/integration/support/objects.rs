@@ -97,6 +97,18 @@ impl Objects {
         Self { kind, api }
     }
 
+    /// Those of all namespaces, to be listed.
+    pub(crate) fn everywhere(client: &Client, kind: Kind) -> Self {
+        let of_cluster = Kind {
+            namespaced: false,
+            ..kind
+        };
+        Self {
+            kind,
+            ..Self::new(client, of_cluster, "")
+        }
+    }
+
     /// The object of this name.
     pub(crate) async fn get(&self, name: &str) -> anyhow::Result<Value> {
         let found = self.find(name).await?;

@@ -1,4 +1,11 @@
-//! `migrate`: what a move from Metacontroller means.
+//! `migrate`: what a move from Metacontroller means, and the move itself.
+
+mod act;
+mod leases;
+mod look;
+mod walk;
+
+pub(super) use self::walk::{apply, rollback};
 
 use metashard_api::{names::PEER_LEADER_LEASE, resource::Resource};
 use metashard_plan::migrate::{self, Peer};
@@ -70,13 +77,7 @@ async fn peers(cluster: &Cluster) -> anyhow::Result<Vec<Peer>> {
 /// Who holds its leader Lease; `None` if there is none.
 async fn lease(cluster: &Cluster, peer: &Peer) -> anyhow::Result<Option<String>> {
     let resource: &Resource = &*cluster.resource("leases.coordination.k8s.io")?;
-    let namespace = peer
-        .flag("leader-election-namespace")
-        .filter(|it| !it.is_empty());
-    let namespace = namespace.unwrap_or_else(|| peer.namespace.clone());
-    let name = peer
-        .flag("leader-election-id")
-        .unwrap_or_else(|| PEER_LEADER_LEASE.to_owned());
+    let (namespace, name) = lease_of(peer);
     let all = cluster.list(resource, Some(&namespace), "").await?;
     let found = all.iter().find(|it| it.name() == name);
     let holder = found.and_then(|it| {
@@ -84,6 +85,18 @@ async fn lease(cluster: &Cluster, peer: &Peer) -> anyhow::Result<Option<String>>
         spec["holderIdentity"].as_str().map(str::to_owned)
     });
     Ok(holder.filter(|it| !it.is_empty()))
+}
+
+/// Namespace and name of its leader Lease.
+fn lease_of(peer: &Peer) -> (String, String) {
+    let namespace = peer
+        .flag("leader-election-namespace")
+        .filter(|it| !it.is_empty());
+    let name = peer.flag("leader-election-id");
+    (
+        namespace.unwrap_or_else(|| peer.namespace.clone()),
+        name.unwrap_or_else(|| PEER_LEADER_LEASE.to_owned()),
+    )
 }
 
 fn peer_json(peer: &Peer, lease: Option<&str>) -> Value {
@@ -108,7 +121,7 @@ fn tell_peer(peer: &Peer, lease: Option<&str>, output: &mut Output) -> anyhow::R
         (true, Some(holder)) => output.line(&format!("  its leader Lease is held by {holder}"))?,
         (true, None) => output.line("  it elects a leader, and nobody holds its Lease now")?,
         (false, _) => output.line(
-            "  it elects no leader, so nothing tells whether it is live: scale it to 0 before metashard starts",
+            "  it elects no leader, so no Lease tells whether it is live: begin with `migrate apply`, before metashard starts",
         )?,
     }
     for problem in peer.flag_problems() {
@@ -138,12 +151,10 @@ fn next(peers: &[Peer], is_served: bool, output: &mut Output) -> anyhow::Result<
         return Ok(());
     }
     output.line("Next: `metashardctl diff CONTROLLER -A` for each controller; `would write nothing` is what to look for.")?;
-    for peer in peers {
-        let kind = peer.kind.to_lowercase();
-        output.line(&format!(
-            "Then `kubectl scale -n {} {kind}/{} --replicas=0`, start metashard with the same arguments, and to go back the other way round.",
-            peer.namespace, peer.name
-        ))?;
+    if !peers.is_empty() {
+        output.line(
+            "Then `metashardctl migrate apply --dry-run`, and without it; `metashardctl migrate rollback` goes back.",
+        )?;
     }
     Ok(())
 }

@@ -24,6 +24,31 @@ pub struct ControllerStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+    /// While the controller is being moved from Metacontroller: how it goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migration: Option<MigrationStatus>,
+}
+
+/// What a replica answers to the annotation `metashard.io/migration` of a controller.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MigrationStatus {
+    /// The annotation's value that this answers.
+    pub round: String,
+    /// Whether what the hooks ask for is written, or only observed.
+    pub acts: bool,
+    /// Whether the replica rests all controllers that carry no such annotation.
+    pub held: bool,
+    /// How many parents there are.
+    pub parents: u32,
+    /// How many of them were synced since the controller observes, or acts.
+    pub synced: u32,
+    /// How many of them failed in their last sync.
+    pub failing: u32,
+    /// Writes that the last sync of each parent would have made; of a controller that acts: those that were made.
+    pub writes: u32,
+    /// Some of them, and of the failures.
+    pub examples: Vec<String>,
 }
 
 impl ControllerStatus {

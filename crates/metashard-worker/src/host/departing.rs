@@ -53,7 +53,9 @@ impl Host {
         let claim = self
             .shard_of(uid)
             .and_then(|shard| self.tenures.acting(shard));
-        let Some(claim) = claim.filter(|_| is_due) else {
+        // Whatever a departed controller left is not ours while a Metacontroller may act.
+        let is_held = *self.context.hold.borrow();
+        let Some(claim) = claim.filter(|_| is_due && !is_held) else {
             return;
         };
         self.departing.insert(uid.clone(), Again::UnderWay);

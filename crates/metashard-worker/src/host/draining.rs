@@ -60,6 +60,16 @@ impl Host {
 
     /// Ends a controller's instance; when its last sync has ended, it is settled anew.
     pub(super) fn close(&mut self, name: &ControllerName, changed: bool) {
+        self.close_then(name, changed, async {});
+    }
+
+    /// The same; before it is settled anew, `then` has to end too.
+    pub(super) fn close_then(
+        &mut self,
+        name: &ControllerName,
+        changed: bool,
+        then: impl Future<Output = ()> + Send + 'static,
+    ) {
         let Some(SlotState::Open(instance)) = self.slots.get(name).map(|slot| &slot.state) else {
             return;
         };
@@ -76,6 +86,7 @@ impl Host {
         let (context, name) = (Arc::clone(&self.context), name.clone());
         self.tasks.spawn("close", async move {
             context.dispatcher.idle(&[instance.flow]).await;
+            then.await;
             Ended::Closed(name)
         });
     }

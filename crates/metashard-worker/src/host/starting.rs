@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metashard_api::{
     id::{ControllerKind, ShardId},
-    names::{ANNOTATION_OBSERVE, event, reason},
+    names::{event, reason},
     v1alpha1::composite::CompositeController,
 };
 use metashard_fleet::{message::Claim, worker::Freshness};
@@ -14,13 +14,14 @@ use metashard_reconcile::{controller::Controller, object::Object};
 use serde::de::DeserializeOwned;
 use tracing::{error, info, warn};
 
-use super::{Ended, Host, SlotState, WARM_FOR, recording::Recording};
+use super::{Ended, Host, SlotState, WARM_FOR, mode::Mode, recording::Recording};
 use crate::{
     catalog::ControllerName,
     conditions::Part,
     hooks::Hooks,
     instance::{CacheAge, Instance, logger},
     shards::ShardEvent,
+    trial::{self, Trial},
 };
 
 impl Host {
@@ -65,22 +66,25 @@ impl Host {
     /// Opens the caches of a controller, or says why it cannot run.
     pub(super) fn open(&mut self, name: &ControllerName, object: &Arc<Object>, shard: ShardId) {
         let began = self.context.clock.now().mono;
-        let compiled = self.compile(name, object);
+        let mode = self.mode(object);
+        let compiled = match mode {
+            Mode::Rest => Err(Part::bad(reason::HELD, trial::held())),
+            Mode::Act | Mode::Observe => self.compile(name, object),
+        };
         let took = self.context.clock.now().mono.since(began);
         let metrics = &self.context.metrics.controllers;
         metrics.taken_in(name.0, compiled.is_ok(), took.as_secs_f64());
         match compiled {
             Ok((controller, mut hooks)) => {
                 hooks.follow(&Identity::process(), &self.catalog.marker(name));
-                let gate = if self.observes(object) {
-                    self.context.gate.observing()
-                } else {
-                    self.context.gate.clone()
+                let gate = match mode {
+                    Mode::Act => self.context.gate.clone(),
+                    Mode::Observe | Mode::Rest => self.context.gate.observing(),
                 };
                 // What once held parents may hold some that it does not select any more.
                 let holds = controller.finalizes() || self.ledger.get(&controller.uid).is_some();
-                let instance =
-                    Instance::open((controller, holds), hooks, gate, shard, &self.context);
+                let (controller, served) = ((controller, holds), (gate, Trial::for_(object)));
+                let instance = Instance::open(controller, hooks, served, shard, &self.context);
                 self.set_state(name, SlotState::Open(instance));
                 self.freshen(name);
             }
@@ -88,7 +92,7 @@ impl Host {
                 log_refusal(name, &why);
                 if why.reason == reason::PAUSED {
                     self.tell_controller(name, false, event::PAUSED, why.message.clone());
-                } else {
+                } else if why.reason != reason::HELD {
                     let (reason, message) = self.told(name, object, &why);
                     self.tell_controller(name, true, reason, message);
                 }
@@ -97,12 +101,6 @@ impl Host {
                 self.report(name);
             }
         }
-    }
-
-    /// Whether what a controller writes is only observed: as all that this process writes, or by its annotation.
-    pub(super) fn observes(&self, object: &Object) -> bool {
-        let annotation = object.annotation(ANNOTATION_OBSERVE);
-        self.context.gate.observes() || annotation.is_some_and(|value| value == "true")
     }
 
     /// What was refused for a resource may run by now.
@@ -116,6 +114,9 @@ impl Host {
             else {
                 continue;
             };
+            if why.reason == reason::HELD {
+                continue;
+            }
             if self.compile(&name, &object).err().as_ref() != Some(why) {
                 self.set_state(&name, SlotState::Elsewhere);
             }

@@ -1,0 +1,158 @@
+//! Steps of a move, and what is ahead of it, for people.
+
+use std::cmp::Ordering;
+
+use super::{Next, Wishes, apply::would};
+use crate::migrate::{
+    record::{Record, Stage, Workload},
+    seen::{ControllerSeen, Seen},
+};
+
+/// What a step that is about to be carried out is told as; nothing for those that only wait or end.
+pub fn tell(next: &Next, seen: &Seen) -> Vec<String> {
+    match next {
+        Next::Record(record) => of_record(record, seen),
+        Next::Mark { kind, name, mark } => {
+            let what = match mark {
+                Some(mark) if mark.observe => "to be observed only",
+                Some(_) => "metashard acts on it from now on",
+                None => "its marks are taken away",
+            };
+            vec![format!("  {kind} {name}: {what}")]
+        }
+        Next::Scale(workload) => {
+            let before = seen.peers.iter().find(|it| it.workload.is_same(workload));
+            let before = before.map_or(0, |it| it.workload.replicas);
+            vec![format!(
+                "  {}: scaled from {before} to {}",
+                workload.title(),
+                workload.replicas
+            )]
+        }
+        Next::Wait(_) | Next::Stop(_) | Next::Finished(_) => Vec::new(),
+    }
+}
+
+fn of_record(record: &Record, seen: &Seen) -> Vec<String> {
+    let workloads = titles(&record.workloads);
+    if seen
+        .record
+        .as_ref()
+        .is_some_and(|it| it.stage == record.stage)
+    {
+        return vec![format!(
+            "  {workloads}: what it asks for has changed, and is remembered"
+        )];
+    }
+    let mut told = Vec::new();
+    match record.stage {
+        Stage::Stopping => {
+            told.extend(
+                answers(seen, record.round).map(|(it, text)| format!("  {}: {text}", it.title())),
+            );
+        }
+        Stage::Done => told.extend(acted(seen, record.round)),
+        _ => {}
+    }
+    told.push(match record.stage {
+        Stage::Observing => format!(
+            "observe: metashard looks at {} controllers and writes nothing to their objects; {workloads} goes on",
+            seen.controllers.len()
+        ),
+        Stage::Stopping => format!("stop: {workloads} ends, with its Pods and its Lease"),
+        Stage::Moving => "move: metashard acts on one controller after the other".to_owned(),
+        Stage::Done => "done".to_owned(),
+        Stage::HandingBack => format!(
+            "hand back: metashard writes nothing any more, then {workloads} is started"
+        ),
+        Stage::Back => "back".to_owned(),
+    });
+    told
+}
+
+/// What was answered in this round of each controller that is observed.
+fn answers(seen: &Seen, round: u64) -> impl Iterator<Item = (&ControllerSeen, String)> {
+    let all = seen.controllers.iter();
+    all.filter_map(move |it| Some((it, would(it.answer(round)?))))
+}
+
+/// How the controllers did that were moved in this round.
+fn acted(seen: &Seen, round: u64) -> impl Iterator<Item = String> {
+    seen.controllers.iter().filter_map(move |it| {
+        let answer = it.answer(round).filter(|it| it.acts)?;
+        Some(format!(
+            "  {}: ready, {} of {} parents synced, {} failing, writes made: {}",
+            it.title(),
+            answer.synced,
+            answer.parents,
+            answer.failing,
+            answer.writes
+        ))
+    })
+}
+
+/// What is ahead on the way to metashard, and how far it has come.
+pub fn ahead(seen: &Seen, wishes: &Wishes) -> Vec<String> {
+    let workloads = titles(&seen.remembered());
+    let chosen = seen.controllers.iter().filter(|it| wishes.chooses(it));
+    let names = chosen
+        .map(|it| it.name.clone())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let all = seen.controllers.len();
+    let mut steps = vec![
+        (
+            Stage::Observing,
+            format!(
+                "observe: mark {all} controllers, and wait until metashard has synced all their parents without writing"
+            ),
+        ),
+        (
+            Stage::Stopping,
+            format!(
+                "stop: scale {workloads} to 0; wait until its Pods are gone and its Lease is not renewed"
+            ),
+        ),
+        (
+            Stage::Moving,
+            format!("move: let metashard act on {names}, one after the other"),
+        ),
+        (Stage::Done, "done: take the marks away".to_owned()),
+    ];
+    if wishes.only_observe {
+        steps.truncate(1);
+    }
+    let at = match seen.record.as_ref().map(|record| record.stage) {
+        None | Some(Stage::HandingBack | Stage::Back) => 0,
+        Some(stage) => steps.iter().position(|(it, _)| *it == stage).unwrap_or(0),
+    };
+    let sign = |index: usize| match index.cmp(&at) {
+        Ordering::Less => "done",
+        Ordering::Equal => "now ",
+        Ordering::Greater => "then",
+    };
+    let steps = steps.iter().enumerate();
+    steps
+        .map(|(index, (_, text))| format!("  {} {text}", sign(index)))
+        .collect()
+}
+
+/// What is ahead on the way back.
+pub fn ahead_back(seen: &Seen) -> Vec<String> {
+    let replicas = seen.remembered();
+    let replicas = replicas
+        .iter()
+        .map(|it| format!("{} to {} replicas", it.title(), it.replicas));
+    vec![
+        format!(
+            "  have metashard only observe all {} controllers, and wait until it says so",
+            seen.controllers.len()
+        ),
+        format!("  scale {}", replicas.collect::<Vec<_>>().join(", ")),
+    ]
+}
+
+fn titles(workloads: &[Workload]) -> String {
+    let titles: Vec<_> = workloads.iter().map(Workload::title).collect();
+    titles.join(", ")
+}
