@@ -1,8 +1,8 @@
 //! Drives one `SyncMachine`: carries out each step and feeds the result back. Decides nothing about objects.
 
 mod customized;
+mod ending;
 mod observed;
-mod written;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use metashard_api::{hook::RelatedRule, names::reason, resource::Resource};
+use metashard_api::{hook::RelatedRule, resource::Resource};
 use metashard_fleet::{
     queue::{Cause, Causes, Outcome as Again, Popped},
     time::MonoTime,
@@ -20,23 +20,17 @@ use metashard_fleet::{
 use metashard_reconcile::{
     object::Object,
     related::Related,
-    requeue::Requeue,
-    sync::{
-        Fed, HookCall, HookKind, HookResult, Outcome, Step, SyncInput, SyncMachine, Unrelated,
-        Verdict,
-    },
+    sync::{Fed, HookCall, HookKind, HookResult, Outcome, Step, SyncInput, SyncMachine, Unrelated},
     write::{Write, WriteError, WriteResult},
 };
-use tracing::{debug, error, info};
+use tracing::{debug, info};
 
 use self::{
     customized::forget_old,
     observed::{candidates, candidates_in, catch_up, seen, signature},
-    written::{is_newer, status_written},
 };
 use crate::{
-    conditions::Part,
-    instance::{Awaited, Cache, Instance, LastSync, ParentState, Turn},
+    instance::{Instance, ParentState, Turn},
     journal::{self, Notes, Record},
     key::ParentKey,
     related::Found,
@@ -340,149 +334,5 @@ impl Pass<'_> {
         };
         let notes = std::mem::take(&mut self.notes);
         context.journal.add(Record::new(&which, notes, outcome));
-    }
-
-    /// Reports what came of the pass, remembers what the next one needs, and says when that is.
-    fn finish(&self, parent: &Object, outcome: Outcome) -> Again {
-        let key = self.key;
-        self.report(key, parent, &outcome);
-        match outcome.verdict {
-            Verdict::Unselected => {
-                self.instance.unrelate(key);
-                return Again::Await;
-            }
-            Verdict::Gone => {
-                self.instance.unrelate(key);
-                // Kept until the cache shows it too.
-                let state = ParentState {
-                    memory: outcome.memory,
-                    ..ParentState::default()
-                };
-                self.instance.remember(key, state);
-                return Again::Await;
-            }
-            _ => {}
-        }
-        let now = self.instance.context.clock.now().mono;
-        let due = match outcome.requeue {
-            Requeue::After(delay) | Requeue::BackoffAndAfter(delay) => Some(now + delay),
-            Requeue::Await | Requeue::Soon | Requeue::Backoff => None,
-        };
-        let last = self.answer.map(|answer| LastSync {
-            parent: parent.resource_version().into(),
-            status_written: status_written(parent, &outcome),
-            children: self.children,
-            related: self.related(),
-            answer,
-        });
-        let state = ParentState {
-            awaited: self.awaited(parent, &outcome),
-            memory: outcome.memory,
-            last,
-            // What was not done is not an echo of anything.
-            forced: matches!(
-                outcome.requeue,
-                Requeue::Soon | Requeue::Backoff | Requeue::BackoffAndAfter(_)
-            ),
-            due,
-            due_for_fight: outcome.for_fight,
-            customized_at: self.customized_at,
-        };
-        self.instance.remember(key, state);
-        match (outcome.verdict, outcome.requeue) {
-            (Verdict::NoAuthority, _) => Again::RetryAfter(NOT_NOW),
-            (Verdict::Throttled | Verdict::HookFailed(_), Requeue::After(delay)) => {
-                Again::RetryAfter(delay)
-            }
-            (_, Requeue::After(delay)) => {
-                self.come_back(delay, outcome.for_fight);
-                Again::Await
-            }
-            (_, Requeue::BackoffAndAfter(delay)) => {
-                self.come_back(delay, outcome.for_fight);
-                Again::Backoff
-            }
-            (_, Requeue::Await) => Again::Await,
-            (_, Requeue::Soon | Requeue::Backoff) => Again::Backoff,
-        }
-    }
-
-    /// Sets the timer of the hook, or that of a child that is fought over.
-    fn come_back(&self, delay: Duration, for_fight: bool) {
-        let dispatcher = &self.instance.context.dispatcher;
-        let cause = timer(for_fight);
-        dispatcher.push_after(self.instance.flow, self.key.clone(), delay, cause);
-    }
-
-    /// The newest write of each cache: once a cache shows that one, it shows them all.
-    fn awaited(&self, parent: &Object, outcome: &Outcome) -> Vec<Awaited> {
-        let mut newest: Vec<(Cache, &Object)> = Vec::new();
-        for object in &outcome.written {
-            let Some(cache) = self.cache_of(parent, object) else {
-                continue;
-            };
-            match newest.iter_mut().find(|(it, _)| *it == cache) {
-                Some((_, newer)) if is_newer(object, newer) => *newer = object,
-                Some(_) => {}
-                None => newest.push((cache, object)),
-            }
-        }
-        newest
-            .into_iter()
-            .map(|(cache, object)| Awaited {
-                cache,
-                resource_version: object.resource_version().into(),
-            })
-            .collect()
-    }
-
-    /// The cache that shows `object`, which is the parent or a child of it.
-    fn cache_of(&self, parent: &Object, object: &Object) -> Option<Cache> {
-        if object.uid() == parent.uid() {
-            return Some(Cache::Parents(self.key.rule()));
-        }
-        let is_of = |resource: &Resource| {
-            resource.kind == object.kind() && resource.api_version() == object.api_version()
-        };
-        let controller = &self.instance.controller;
-        let rules = &controller.children;
-        if let Some(rule) = rules.iter().position(|rule| is_of(&rule.resource)) {
-            return Some(Cache::Children(rule));
-        }
-        let history = controller.history.as_ref()?;
-        is_of(&history.resource).then_some(Cache::Revisions)
-    }
-
-    fn report(&self, key: &ParentKey, parent: &Object, outcome: &Outcome) {
-        let instance = self.instance;
-        let controller = &instance.controller.name;
-        let counts = outcome.counts;
-        match &outcome.verdict {
-            Verdict::HookFailed(why) => {
-                error!(logger = instance.logger(), %controller, %key, error = instance.sync_error(parent, why), "hook failed");
-                instance.set_hook_health(Part::bad(reason::CALL_FAILED, why.clone()));
-            }
-            Verdict::AnswerRefused(why) => {
-                error!(logger = instance.logger(), %controller, %key, error = instance.sync_error(parent, why), "answer refused");
-                instance.set_hook_health(Part::bad(reason::ANSWER_REFUSED, why.clone()));
-            }
-            Verdict::Failed(why) | Verdict::Held(why) => {
-                error!(logger = instance.logger(), %controller, %key, error = instance.sync_error(parent, why), verdict = outcome.verdict.as_str(), "sync failed");
-            }
-            verdict => {
-                if self.answer.is_some() {
-                    instance.set_hook_health(Part::good(
-                        reason::ANSWERED,
-                        "the last call was answered",
-                    ));
-                }
-                debug!(logger = instance.logger(), %controller, %key, verdict = verdict.as_str(), writes = counts.total(), "synced");
-            }
-        }
-        instance.troubles.lock().note(key, outcome);
-        instance.trial_ended(key, &outcome.verdict);
-        for event in &outcome.events {
-            instance.tell(parent, event);
-        }
     }
 }

@@ -1,3 +1,5 @@
+//! A recording, run again, asks for the same writes, and shows no values that it was not asked to keep.
+
 use bytes::Bytes;
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! Files of recordings: what they hold, how many there are, and what is left out.
+
 use std::sync::Arc;
 
 use bytes::Bytes;
