@@ -74,12 +74,12 @@ pub(crate) struct Render {
         short = 'f',
         long = "filename",
         value_name = "FILE",
-        required_unless_present = "recorded"
+        required_unless_present = "recordings"
     )]
     pub(crate) files: Vec<PathBuf>,
     /// Syncs that a replica has recorded (--record-dir), run again with what they saw and what they were answered.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["files", "controller", "answers"])]
-    pub(crate) recorded: Vec<PathBuf>,
+    #[arg(long = "recorded", value_name = "FILE", num_args = 1.., conflicts_with_all = ["files", "controller", "answers"])]
+    pub(crate) recordings: Vec<PathBuf>,
     /// The controller, if the files hold several.
     #[arg(long, value_name = "NAME")]
     pub(crate) controller: Option<String>,

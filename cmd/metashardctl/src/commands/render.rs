@@ -25,7 +25,7 @@ use crate::{
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(flags: &Render, output: &mut Output) -> anyhow::Result<Found> {
-    if !flags.recorded.is_empty() {
+    if !flags.recordings.is_empty() {
         return again(flags, output);
     }
     let files = Files::read(&flags.files)?;
@@ -72,8 +72,8 @@ pub(super) async fn run(flags: &Render, output: &mut Output) -> anyhow::Result<F
 
 /// Runs recorded syncs again.
 fn again(flags: &Render, output: &mut Output) -> anyhow::Result<Found> {
-    let mut all = Vec::with_capacity(flags.recorded.len());
-    for file in &flags.recorded {
+    let mut all = Vec::with_capacity(flags.recordings.len());
+    for file in &flags.recordings {
         let bytes = fs::read(file).with_context(|| format!("read {}", file.display()))?;
         let recording =
             Recording::read(&bytes).with_context(|| format!("read {}", file.display()))?;
