@@ -30,6 +30,7 @@ pub(crate) use objects::{
     BIG_THING, CONFIG_MAP, CONTROLLER, DECORATOR, DEFAULTED, Kind, MULTI_V2, NAMESPACE, Objects,
     POD, REPLICA_SET, SECRET, SERVICE, THING, config_map, data_of, labelled, version_of,
 };
+pub(crate) use own::LEASE;
 
 /// Label of controllers that the shared replica does not serve.
 pub(crate) const OWN_REPLICA: &str = "own-replica";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::poor::{bind, bind_in, rule};
 use crate::support::{
-    CONFIG_MAP, CONTROLLER, OWN_REPLICA, Stage, THING, WITHIN, condition_of, eventually,
+    CONFIG_MAP, CONTROLLER, LEASE, OWN_REPLICA, Stage, THING, WITHIN, condition_of, eventually,
 };
 
 /// A replica that acts as a user without rights to ConfigMaps, named as the stage's namespace.
@@ -25,8 +25,10 @@ async fn replica(stage: &Stage) -> anyhow::Result<Replica> {
         rule("", "secrets", &["get", "create"]),
     ]);
     bind_in(&stage.client, name, name, "here", here).await?;
-    let mut options = replica::Options::new(cluster, name, name)?
-        .flags([format!("--target-label-selector={OWN_REPLICA}={name}").as_str()]);
+    let mut options = replica::Options::new(cluster, name, name)?.flags([
+        format!("--target-label-selector={OWN_REPLICA}={name}").as_str(),
+        LEASE,
+    ]);
     options.kubeconfig = cluster.kubeconfig(name)?;
     let mut replica = Replica::start(cluster.group(), &options)?;
     replica.ready(WITHIN).await?;
