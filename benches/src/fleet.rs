@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use metashard_api::id::{ReplicaId, TenantId};
 use metashard_fleet::{
-    placement::{Assignment, Member, Problem, Shard, hottest_percent, place},
+    placement::{Assignment, Level, Member, Problem, Shard, hottest_percent, place},
     queue::{Config, Outcome, Queue},
     time::MonoTime,
 };
@@ -19,16 +19,18 @@ fn problem(members: u16, shards: usize) -> Problem {
     let member = |n: u16| Member {
         replica: ReplicaId::new(format!("replica-{n}")),
         capacity: 0,
+        retiring: false,
     };
     // Most shards are light and a few heavy, as measured costs are.
     let shard = |n: u64| Shard {
         weight: 1 + 1000 / (1 + n % 97),
-        pinned: false,
+        ..Shard::default()
     };
     Problem {
         members: (0..members).map(member).collect(),
         shards: (0..).map(shard).take(shards).collect(),
         budget: shards,
+        level: Level::Rest,
     }
 }
 

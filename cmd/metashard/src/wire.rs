@@ -227,18 +227,13 @@ impl Replica {
         discovery: Discovery,
         handle: &fleet::Handle,
     ) -> anyhow::Result<Reconciler> {
-        let (kube, worker) = (&self.config.kube, &self.config.worker);
+        let worker = &self.config.worker;
         let replica = &self.config.fleet.replica;
-        let events = events::Options {
-            burst: kube.events_burst,
-            qps: kube.events_qps,
-            ..events::Options::new(names::EVENT_COMPONENT, replica.as_str())
-        };
         let gate = WriteGate::new(&self.clients);
-        let (gate, recorder) = if worker.observe {
-            (gate.observing(), Recorder::silent(&self.clients))
+        let gate = if worker.observe {
+            gate.observing()
         } else {
-            (gate, Recorder::start(&self.clients, events))
+            gate
         };
         let recordings = worker.record.as_ref().map(|to| {
             info!(folder = %to.folder.display(), "passes are recorded");
@@ -259,7 +254,7 @@ impl Replica {
             },
             clock: self.clock.clone(),
             gate,
-            recorder,
+            recorder: self.recorder(),
             invoker: Invoker::new(
                 self.clock.clone(),
                 metashard_hook::Metrics::register(&self.registry)?,
@@ -272,6 +267,21 @@ impl Replica {
             hold: self.hold.subscribe(),
         };
         Ok(Reconciler::new(parts, &self.registry)?)
+    }
+
+    /// Where events go: nowhere, if this process only observes.
+    fn recorder(&self) -> Recorder {
+        let kube = &self.config.kube;
+        if self.config.worker.observe {
+            return Recorder::silent(&self.clients);
+        }
+        let replica = self.config.fleet.replica.as_str();
+        let options = events::Options {
+            burst: kube.events_burst,
+            qps: kube.events_qps,
+            ..events::Options::new(names::EVENT_COMPONENT, replica)
+        };
+        Recorder::start(&self.clients, options)
     }
 
     /// The candidate, which coordinates when it leads, and the proof that it can write.
@@ -321,6 +331,7 @@ impl Replica {
             maps: self.maps.clone(),
             grpc: GrpcServer::new(grpc, &self.authority, &subject, self.clock.clone())?,
             renewals,
+            recorder: self.recorder(),
         };
         let (coordinator, _handle) = Coordinator::new(config, parts, &self.registry)?;
         services.service("witness", witness.run(services.rest()));

@@ -252,4 +252,8 @@ pub mod event {
     pub const PAUSED: &str = "Paused";
     /// A parent rests no longer.
     pub const RESUMED: &str = "Resumed";
+    /// Shards have had no live owner for longer than a hand-over takes. On the ShardMap.
+    pub const SHARDS_UNOWNED: &str = "ShardsUnowned";
+    /// Every shard has a live owner again. On the ShardMap.
+    pub const SHARDS_OWNED: &str = "ShardsOwned";
 }

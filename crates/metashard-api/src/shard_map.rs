@@ -94,3 +94,38 @@ impl ShardMapSpec {
         (self.term, self.seq)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a map may have in the API server's store.
+    const MOST_BYTES: usize = 512 * 1024;
+
+    #[test]
+    fn the_largest_map_stays_under_512_kib() {
+        let member = |n: u16| Member {
+            replica: format!("metashard-7c9f8d7b6c-{n:05}.a-namespace-with-a-long-name"),
+            incarnation: format!("{n:08}-1111-4111-8111-111111111111"),
+        };
+        let members: Vec<Member> = (0..1_000).map(member).collect();
+        let entry = |shard: u16| ShardEntry {
+            owner: Some(shard % 1_000),
+            epoch: Epoch(1_900_000_000 + u64::from(shard)),
+        };
+        let spec = ShardMapSpec {
+            term: Term(1_900_000_000),
+            seq: Seq(1_000_000),
+            leader: members.first().cloned(),
+            shard_count: MAX_SHARDS,
+            members,
+            shards: (0..MAX_SHARDS).map(entry).collect(),
+        };
+
+        let bytes = serde_json::to_vec(&ShardMap::new(NAME, spec))
+            .unwrap()
+            .len();
+
+        assert!(bytes < MOST_BYTES / 2, "{bytes}: the rest is for splits");
+    }
+}

@@ -8,7 +8,7 @@ use std::{
 use metashard_api::id::{Epoch, Incarnation, ShardId};
 
 use crate::{
-    leader::Why,
+    leader::{Took, Why},
     message::{Claim, LastWritten, Order},
     time::{MonoTime, Now},
 };
@@ -51,6 +51,10 @@ pub struct HandOver {
     /// When it was decided.
     pub since: MonoTime,
     step: Step,
+    /// When its owner was told to stop first.
+    told_at: Option<MonoTime>,
+    /// When its owner was seen to have stopped.
+    released_at: Option<MonoTime>,
     has_retried: bool,
     /// It holds no controller: nobody waits for it.
     is_light: bool,
@@ -63,8 +67,8 @@ enum Step {
         patience: Duration,
         asked: Option<MonoTime>,
     },
-    /// The owner is to stop. `sent`: when it was told first; `told`: it was told on its present session.
-    Draining { sent: Option<MonoTime>, told: bool },
+    /// The owner is to stop. `told`: it was told on its present session.
+    Draining { told: bool },
 }
 
 /// An ownership that its owner has given up for good.
@@ -105,10 +109,7 @@ impl HandOvers {
                 patience,
                 asked: None,
             },
-            Some(_) | None => Step::Draining {
-                sent: None,
-                told: false,
-            },
+            Some(_) | None => Step::Draining { told: false },
         };
         let is_light = begin.warm.is_none();
         self.moves.entry(begin.claim.shard).or_insert(HandOver {
@@ -119,6 +120,8 @@ impl HandOvers {
             why: begin.why,
             since: now.mono,
             step,
+            told_at: None,
+            released_at: None,
             has_retried: false,
         });
     }
@@ -185,7 +188,7 @@ impl HandOvers {
                 Step::Warming { asked, .. } if hand_over.to.as_ref() == Some(incarnation) => {
                     *asked = None;
                 }
-                Step::Draining { told, .. } if hand_over.from == *incarnation => *told = false,
+                Step::Draining { told } if hand_over.from == *incarnation => *told = false,
                 Step::Warming { .. } | Step::Draining { .. } => {}
             }
         }
@@ -258,6 +261,10 @@ impl HandOvers {
             if !waits {
                 hand_over.advance(now, *shard, grace, &has_session, &mut due);
             }
+            let release = self.releases.get(shard);
+            if release.is_some_and(|it| it.epoch == hand_over.epoch && it.by == hand_over.from) {
+                hand_over.released_at.get_or_insert(now.mono);
+            }
         }
         self.cooling.retain(|_, until| now.mono < *until);
         due
@@ -276,7 +283,7 @@ impl HandOvers {
     pub fn finish(&mut self, now: Now, shard: ShardId) {
         self.releases.remove(&shard);
         if let Some(hand_over) = self.moves.remove(&shard)
-            && hand_over.why == Why::Balance
+            && hand_over.why.is_voluntary()
         {
             self.cooling.insert(shard, now.mono + COOL_DOWN);
         }
@@ -300,16 +307,28 @@ impl HandOver {
         matches!(self.step, Step::Draining { .. })
     }
 
+    /// How long it took, if the map says so now.
+    pub fn took(&self, now: Now) -> Took {
+        let stopped = self.released_at.or(self.told_at);
+        Took {
+            warm: (!self.is_light)
+                .then(|| self.told_at.map(|told| told.since(self.since)))
+                .flatten(),
+            drain: self
+                .told_at
+                .and_then(|told| Some(self.released_at?.since(told))),
+            assign: now.mono.since(stopped.unwrap_or(self.since)),
+            total: now.mono.since(self.since),
+        }
+    }
+
     /// Whether the owner was told to stop, on whatever session.
     fn was_told(&self) -> bool {
-        matches!(self.step, Step::Draining { sent: Some(_), .. })
+        self.told_at.is_some()
     }
 
     fn drain(&mut self) {
-        self.step = Step::Draining {
-            sent: None,
-            told: false,
-        };
+        self.step = Step::Draining { told: false };
     }
 
     fn advance(
@@ -335,7 +354,7 @@ impl HandOver {
                 Some(_) => due.unanswered.push(shard),
             }
         }
-        if let Step::Draining { sent, told } = &mut self.step {
+        if let Step::Draining { told } = &mut self.step {
             if !*told && has_session(&self.from) {
                 let claim = Claim {
                     shard,
@@ -344,9 +363,12 @@ impl HandOver {
                 let order = Order::Drain { claim, grace };
                 due.orders.push((self.from.clone(), order));
                 *told = true;
-                sent.get_or_insert(now.mono);
+                self.told_at.get_or_insert(now.mono);
             }
-            if sent.is_some_and(|sent| now.mono >= sent + grace + EVICT_AFTER) {
+            if self
+                .told_at
+                .is_some_and(|sent| now.mono >= sent + grace + EVICT_AFTER)
+            {
                 due.overdue.insert(self.from.clone());
             }
         }
@@ -355,7 +377,7 @@ impl HandOver {
     fn due(&self, grace: Duration) -> Option<MonoTime> {
         match self.step {
             Step::Warming { patience, asked } => asked.map(|asked| asked + patience),
-            Step::Draining { sent, .. } => sent.map(|sent| sent + grace + EVICT_AFTER),
+            Step::Draining { .. } => self.told_at.map(|sent| sent + grace + EVICT_AFTER),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! The leader: election, membership, placement and hand-over composed into one machine. See [`Leader`].
 
 mod coordinator;
+mod cost;
+mod demand;
+mod flaps;
+mod generation;
 mod machine;
 mod plan;
 mod recovery;
@@ -8,6 +12,7 @@ mod report;
 mod snapshot;
 mod spec;
 mod table;
+mod turnover;
 mod world;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -16,7 +21,7 @@ use metashard_api::id::{Incarnation, ReplicaId, ShardId};
 
 pub use self::{
     machine::Leader,
-    report::{Report, Why},
+    report::{Report, Took, Why},
     snapshot::{MemberSnapshot, Snapshot},
 };
 use crate::{

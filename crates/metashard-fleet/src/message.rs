@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metashard_api::id::{Epoch, Incarnation, ReplicaId, Seq, ShardId, Term};
+use metashard_api::id::{ControllerUid, Epoch, Incarnation, ReplicaId, Seq, ShardId, Slice, Term};
 
 /// One ownership of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,11 +37,8 @@ pub enum FromWorker {
         /// What it released, while the map shows no newer epoch.
         released: Vec<Claim>,
     },
-    /// What the shards that it holds cost since the last such message.
-    Load {
-        /// One entry for each shard that holds a controller.
-        shards: Vec<ShardLoad>,
-    },
+    /// What it cost to serve what it holds, since the last such message; every 5 s.
+    Load(Load),
     /// The caches that `shard` needs are filled.
     WarmReady {
         /// The shard asked for.
@@ -61,17 +58,46 @@ pub enum FromWorker {
     },
 }
 
+/// Most controllers that one [`Load`] names: those that cost most.
+pub const MAX_CONTROLLER_LOADS: usize = 128;
+
+/// What a worker's work has cost lately.
+///
+/// A **cost** is in microseconds for each second of wall time: the CPU time of passes, the time of hook calls, and the
+/// work that waits, as if it were to be done within a minute.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Load {
+    /// One entry for each shard that holds a controller.
+    pub shards: Vec<ShardLoad>,
+    /// The controllers that cost most, heaviest first, at most [`MAX_CONTROLLER_LOADS`].
+    pub controllers: Vec<ControllerLoad>,
+    /// How much of what the process can do it does, in thousandths: of its CPUs, or of its slots for passes, whichever
+    /// is nearer to its end.
+    pub busy_permille: u32,
+}
+
 /// Load of one shard.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShardLoad {
     /// The shard.
     pub shard: ShardId,
-    /// CPU and hook time spent, per second of wall time, in microseconds.
+    /// What it costs.
     pub cost_micros: u64,
     /// Keys waiting.
     pub queued: u32,
-    /// Bytes cached for it.
+    /// Bytes in the caches that its controllers look at. One that several look at counts for each of them.
     pub cached_bytes: u64,
+}
+
+/// Load of one controller, or of one slice of a controller that is split.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ControllerLoad {
+    /// The controller.
+    pub controller: ControllerUid,
+    /// Which slice of it.
+    pub slice: Slice,
+    /// What it costs.
+    pub cost_micros: u64,
 }
 
 /// From the leader to a worker. Every message carries the leader's term and the map it stands on.

@@ -21,6 +21,18 @@ pub struct Problem {
     pub shards: Vec<Shard>,
     /// Most shards that may be taken from a member that could keep them. Shards without a member are placed regardless.
     pub budget: usize,
+    /// How even the members have to be for nothing to be moved.
+    pub level: Level,
+}
+
+/// How even the members have to be. Whatever begins, an improvement goes on until the hottest is at 1.05 of the mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Level {
+    /// Nothing is moved while all are from 0.90 to 1.10 of the mean.
+    #[default]
+    Rest,
+    /// Nothing is moved while all are from 0.95 to 1.05: somebody has asked for a levelling.
+    Fine,
 }
 
 /// Index into [`Problem::members`].
@@ -35,6 +47,9 @@ pub struct Member {
     pub replica: ReplicaId,
     /// Weight that it can carry relative to others, in hundredths; 0 stands for 100 (as in `record::About`).
     pub capacity: u32,
+    /// It is about to be replaced: as long as others are not, it gets only what they cannot take, and they are filled
+    /// from it first.
+    pub retiring: bool,
 }
 
 /// One shard.
@@ -45,6 +60,9 @@ pub struct Shard {
     pub weight: u64,
     /// It must stay where it is: being moved (it then counts at its target) or in its cool-down.
     pub pinned: bool,
+    /// Bytes in the caches that it needs. A member that would have more than twice the mean of them gets it only if there
+    /// is no other.
+    pub bytes: u64,
 }
 
 /// The member of each shard, by number of shard; `None`: it has no member, or one that may not own shards any more.
@@ -99,6 +117,9 @@ impl Assignment {
 ///    1.05 of the mean; if there is none, where it makes the least harm. With at least one member, every shard is placed.
 /// 3. Only if the hottest member is above 1.10 of the mean, or one below 0.90: moves from the hottest to the coldest,
 ///    each time the heaviest shard of at most half the gap, until 1.05 is reached or the budget is spent.
+///
+/// While some members retire and others do not, only those others are given anything: in step 2 up to 2.5 of the mean, in
+/// step 3 from those that retire first.
 ///
 /// Shards that hold a controller go first, by weight; then those that hold none, by number, under the same rules and with
 /// what is left of the budget.

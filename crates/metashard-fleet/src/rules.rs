@@ -39,6 +39,14 @@ pub enum Rule {
     EvictionWaits,
     /// A map is written over exactly the state that it was made from.
     MapByVersion,
+    /// Nothing is moved for its cost before every worker has told of costs.
+    CostsKnown,
+    /// A replica that was lost several times waits for its share.
+    FlapsWait,
+    /// A shard that was moved twice within ten minutes is let be.
+    RestlessStay,
+    /// What a roll-out replaces gets nothing that the new ones can take.
+    NewestFirst,
 }
 
 /// Which rules a machine keeps: all of them, except in a model of a mutant.

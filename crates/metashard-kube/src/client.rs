@@ -154,7 +154,8 @@ impl Clients {
         &self.0.clock
     }
 
-    pub(crate) fn metrics(&self) -> &Metrics {
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 }

@@ -11,6 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
     jiff::{Timestamp, Unit},
 };
+use metashard_api::resource::Resource;
 use metashard_fleet::time::MonoTime;
 use metashard_reconcile::object::Object;
 use metashard_runtime::{log::chain, task};
@@ -94,6 +95,19 @@ impl About {
             name: text(object.name()),
             uid: text(object.uid()),
             resource_version: text(object.resource_version()),
+            field_path: None,
+        })
+    }
+
+    /// About the object of this name that was last seen with this uid.
+    pub fn named(resource: &Resource, namespace: Option<&str>, name: &str, uid: &str) -> Self {
+        Self(ObjectReference {
+            api_version: Some(resource.api_version()),
+            kind: Some(resource.kind.clone()),
+            namespace: namespace.map(str::to_owned),
+            name: Some(name.to_owned()),
+            uid: Some(uid.to_owned()).filter(|uid| !uid.is_empty()),
+            resource_version: None,
             field_path: None,
         })
     }

@@ -134,6 +134,9 @@ impl WriteGate {
         };
         let metrics = self.inner.clients.metrics();
         metrics.write(verb(&write.op), outcome(&result), write.purpose.as_str());
+        if matches!(result, Err(WriteError::NoAuthority)) {
+            metrics.fenced();
+        }
         if let Err(error) = &result {
             debug!(%write, shard = %authority.shard(), epoch = %authority.epoch(), %error, "write refused");
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use metashard_api::resource::Resource;
-use metashard_runtime::metrics::{counter_vec, histogram_vec};
+use metashard_runtime::metrics::{counter, counter_vec, histogram_vec};
 use prometheus::{Error, HistogramVec, IntCounter, IntCounterVec, Registry};
 
 /// Times of writes that matter: a local API server answers in 2 ms, a busy one in some 100 ms, time-outs end at 10 s.
@@ -26,6 +26,7 @@ pub struct Metrics {
     watch_ends: IntCounterVec,
     feed_restarts: IntCounterVec,
     events_dropped: IntCounterVec,
+    fenced: IntCounter,
 }
 
 /// The counters of the lists and watches of one resource.
@@ -97,7 +98,17 @@ impl Metrics {
                 "Kubernetes Events not written, by reason.",
                 &["reason"],
             )?,
+            fenced: counter(
+                registry,
+                "metashard_worker_fenced_writes_total",
+                "Writes not sent because the right to write had ended: another worker may have the shard by now.",
+            )?,
         })
+    }
+
+    /// A write was not sent: whoever asked for it may write no more.
+    pub fn fenced(&self) {
+        self.fenced.inc();
     }
 
     /// The counters of the lists and watches of one resource.

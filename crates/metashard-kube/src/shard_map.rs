@@ -20,6 +20,7 @@ use tracing::warn;
 use crate::{
     client::{Call, Clients, encode_query, object},
     error::{Cause, Error},
+    events::About,
     identity::Identity,
     informer::{Informers, View, ViewKey},
     latest::Latest,
@@ -94,6 +95,11 @@ impl ShardMaps {
                 written_not(&error)
             }
         }
+    }
+
+    /// What an Event about the map with this uid is about.
+    pub fn about(&self, uid: &str) -> About {
+        About::named(&self.resource, Some(&*self.namespace), shard_map::NAME, uid)
     }
 
     /// Watches the map; begins with the present one, if there is one.

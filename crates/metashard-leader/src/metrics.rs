@@ -1,11 +1,11 @@
 //! What the leader counts.
 
 use metashard_fleet::{
-    leader::{Report, Snapshot},
+    leader::{Report, Snapshot, Took},
     membership::State,
 };
-use metashard_runtime::metrics::{counter_vec, gauge, gauge_vec, histogram_vec};
-use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use metashard_runtime::metrics::{counter_vec, float_gauge, gauge, gauge_vec, histogram_vec};
+use prometheus::{Gauge, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 /// Upper bounds in seconds, from a hand-over without anything to wait for to one that needs an eviction.
 const TOOK: &[f64] = &[
@@ -23,7 +23,9 @@ pub(crate) struct Metrics {
     unowned: IntGauge,
     unowned_seconds: IntGauge,
     hand_overs: IntGauge,
-    hand_over_seconds: HistogramVec,
+    handover_seconds: HistogramVec,
+    imbalance: Gauge,
+    desired_workers: IntGauge,
     term: IntGauge,
     moves: IntCounterVec,
     lost: IntCounterVec,
@@ -65,12 +67,22 @@ impl Metrics {
                 "metashard_leader_hand_overs",
                 "Hand-overs under way.",
             )?,
-            hand_over_seconds: histogram_vec(
+            handover_seconds: histogram_vec(
                 registry,
-                "metashard_leader_hand_over_seconds",
-                "From the decision that a shard changes hands to the map that says so; the longest of each map.",
-                &["reason"],
+                "metashard_leader_handover_seconds",
+                "How long the phases of hand-overs took: warm, drain, assign, and total; of each map the longest.",
+                &["phase"],
                 TOOK,
+            )?,
+            imbalance: float_gauge(
+                registry,
+                "metashard_leader_imbalance_ratio",
+                "Load of the hottest worker over the mean of all, by capacity. 0 on a replica that does not lead.",
+            )?,
+            desired_workers: gauge(
+                registry,
+                "metashard_leader_desired_workers",
+                "Workers of mean capacity that the measured work needs; 0: not known, or this replica does not lead.",
             )?,
             term: gauge(
                 registry,
@@ -80,7 +92,7 @@ impl Metrics {
             moves: counter_vec(
                 registry,
                 "metashard_leader_moves_total",
-                "Shards that changed hands, by reason.",
+                "Shards that changed hands, by reason: first, orphaned, leaving, join, roll_out, balance.",
                 &["reason"],
             )?,
             lost: counter_vec(
@@ -101,12 +113,24 @@ impl Metrics {
             let reason = [why.as_str()];
             let n_claims = claims.len() as u64;
             self.moves.with_label_values(&reason).inc_by(n_claims);
-            let took = took.as_secs_f64();
-            self.hand_over_seconds
-                .with_label_values(&reason)
-                .observe(took);
+            self.took(*took);
         } else if let Report::WorkerLost { how, .. } = report {
             self.lost.with_label_values(&[how.as_str()]).inc();
+        }
+    }
+
+    fn took(&self, took: Took) {
+        let phases = [
+            ("warm", took.warm),
+            ("drain", took.drain),
+            ("assign", Some(took.assign)),
+            ("total", Some(took.total)),
+        ];
+        for (phase, took) in phases {
+            if let Some(took) = took {
+                let seconds = self.handover_seconds.with_label_values(&[phase]);
+                seconds.observe(took.as_secs_f64());
+            }
         }
     }
 
@@ -132,6 +156,9 @@ impl Metrics {
         let unowned_for = usize::try_from(unowned_for).unwrap_or(usize::MAX);
         self.unowned_seconds.set(count(unowned_for));
         self.hand_overs.set(count(snapshot.n_hand_overs));
+        self.desired_workers.set(count(snapshot.wanted_workers));
+        let percent = if leads { snapshot.hottest_percent } else { 0 };
+        self.imbalance.set(f64::from(percent) / 100.0);
         self.term
             .set(i64::try_from(snapshot.term.0).unwrap_or(i64::MAX));
     }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use metashard_api::names::event;
 use metashard_fleet::{
     leader::{Report, Snapshot},
     membership::State,
 };
+use metashard_kube::events::Event;
 use tracing::{error, info, warn};
 
 /// A shard without a live owner for so long is not just being handed over.
@@ -51,7 +53,7 @@ pub(crate) fn log(report: &Report) {
             claims,
             took,
         } => {
-            let millis = took.as_millis();
+            let millis = took.total.as_millis();
             info!(incarnation = %to, why = why.as_str(), shards = claims.len(), millis, "shards assigned");
         }
         Report::WarmTimedOut { target, shards } => {
@@ -63,25 +65,107 @@ pub(crate) fn log(report: &Report) {
     }
 }
 
-/// Warns, once each time, of shards that nobody serves for longer than a hand-over takes.
+/// Tells, once each time, of shards that nobody serves for longer than a hand-over takes.
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     has_warned: bool,
 }
 
 impl Audit {
-    /// Looks at how everything stands.
-    pub(crate) fn look(&mut self, snapshot: &Snapshot) {
+    /// Looks at how everything stands; returns what to tell of the ShardMap.
+    pub(crate) fn look(&mut self, snapshot: &Snapshot) -> Option<Event> {
         let is_bad = snapshot.leads && snapshot.unowned_for >= UNOWNED_FOR;
-        if is_bad && !self.has_warned {
-            let seconds = snapshot.unowned_for.as_secs();
-            warn!(
-                shards = snapshot.n_unowned,
-                seconds, "shards without a live owner"
-            );
-        } else if !is_bad && self.has_warned {
-            info!("every shard has a live owner again");
+        if is_bad == std::mem::replace(&mut self.has_warned, is_bad) {
+            return None;
         }
-        self.has_warned = is_bad;
+        if is_bad {
+            let (shards, seconds) = (snapshot.n_unowned, snapshot.unowned_for.as_secs());
+            error!(shards, seconds, "shards without a live owner");
+            let workers = snapshot.members.iter();
+            let n_workers = workers.filter(|it| it.state == State::Joined).count();
+            return Some(Event {
+                is_warning: true,
+                reason: event::SHARDS_UNOWNED.into(),
+                message: format!(
+                    "{shards} of {} shards have had no live owner for {seconds} s; {n_workers} workers hold their Lease",
+                    snapshot.n_shards
+                ),
+            });
+        }
+        if !snapshot.leads {
+            return None;
+        }
+        info!("every shard has a live owner again");
+        Some(Event {
+            is_warning: false,
+            reason: event::SHARDS_OWNED.into(),
+            message: "every shard has a live owner again".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metashard_api::id::ReplicaId;
+    use metashard_fleet::{
+        leader::{Config, Leader},
+        record::About,
+        rules::Rules,
+        time::Now,
+    };
+
+    use super::*;
+
+    /// A leader's snapshot with shards that have been unowned for so many seconds.
+    fn unowned_for(seconds: u64) -> Snapshot {
+        let config = Config {
+            replica: ReplicaId::new("r"),
+            about: About::default(),
+            lease_duration: Duration::from_secs(4),
+            shards: 8,
+            drain_hook_grace: Duration::from_secs(2),
+            unix_time: Duration::ZERO,
+            rules: Rules::default(),
+        };
+        Snapshot {
+            leads: true,
+            n_shards: 8,
+            n_unowned: 3,
+            unowned_for: Duration::from_secs(seconds),
+            ..Leader::new(Now::default(), config).snapshot(Now::default())
+        }
+    }
+
+    #[test]
+    fn shards_that_nobody_serves_are_told_of_once_and_so_is_their_end() {
+        let mut audit = Audit::default();
+        assert_eq!(audit.look(&unowned_for(4)), None);
+
+        let told = audit.look(&unowned_for(5)).unwrap();
+        assert!(told.is_warning);
+        assert_eq!(told.reason, "ShardsUnowned");
+        assert!(
+            told.message.starts_with("3 of 8 shards"),
+            "{}",
+            told.message
+        );
+        assert_eq!(audit.look(&unowned_for(6)), None);
+
+        let over = audit.look(&unowned_for(0)).unwrap();
+        assert!(!over.is_warning);
+        assert_eq!(audit.look(&unowned_for(0)), None);
+    }
+
+    #[test]
+    fn a_leader_that_leads_no_more_says_nothing_of_shards() {
+        let mut audit = Audit::default();
+        audit.look(&unowned_for(5));
+
+        let deposed = Snapshot {
+            leads: false,
+            ..unowned_for(9)
+        };
+
+        assert_eq!(audit.look(&deposed), None);
     }
 }

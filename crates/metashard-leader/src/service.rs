@@ -15,6 +15,7 @@ use metashard_fleet::{
     time::MonoTime,
 };
 use metashard_kube::{
+    events::Recorder,
     informer::{Informers, View},
     lease::{LeaseWatch, Leases},
     shard_map::{MapWatch, ShardMaps},
@@ -78,6 +79,8 @@ pub struct Parts {
     pub grpc: GrpcServer,
     /// Since when all renewals of this replica's own Lease succeeded, if they do: who cannot renew may not judge others.
     pub renewals: watch::Receiver<Option<MonoTime>>,
+    /// Where events go.
+    pub recorder: Recorder,
 }
 
 /// What others see of it. Cheap to clone.
@@ -108,6 +111,7 @@ pub struct Coordinator {
     shard_count: u16,
     metrics: Metrics,
     audit: report::Audit,
+    recorder: Recorder,
     snapshot: watch::Sender<Arc<Snapshot>>,
     finished: bool,
 }
@@ -131,6 +135,7 @@ impl Coordinator {
             maps,
             grpc,
             renewals,
+            recorder,
         } = parts;
         let unix_time = clock
             .wall()
@@ -173,6 +178,7 @@ impl Coordinator {
             shard_count: 0,
             metrics,
             audit: report::Audit::default(),
+            recorder,
             snapshot,
             finished: false,
         };
@@ -330,7 +336,10 @@ impl Coordinator {
     fn publish(&mut self) {
         let snapshot = self.machine.snapshot(self.clock.now());
         self.metrics.show(&snapshot);
-        self.audit.look(&snapshot);
+        if let Some(event) = self.audit.look(&snapshot) {
+            let about = self.requests.maps.about(&snapshot.map_uid);
+            self.recorder.record(&Arc::new(about), &event);
+        }
         self.snapshot.send_if_modified(|last| {
             let changed = **last != snapshot;
             if changed {

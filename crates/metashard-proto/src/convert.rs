@@ -1,13 +1,16 @@
 //! Wire messages to `metashard_fleet::message` and back. What makes no sense is refused here, with the field's name.
 
+mod load;
+
 use std::time::Duration;
 
 use metashard_api::{
     id::{Epoch, Incarnation, ReplicaId, Seq, ShardId, Term},
     shard_map::MAX_SHARDS,
 };
-use metashard_fleet::message::{Claim, FromLeader, FromWorker, LastWritten, Order, ShardLoad};
+use metashard_fleet::message::{Claim, FromLeader, FromWorker, LastWritten, Order};
 
+use self::load::load;
 use crate::wire;
 
 /// Longest name of a replica or incarnation: a Pod's name has at most 253 bytes.
@@ -33,6 +36,17 @@ pub enum Error {
         /// Its length.
         bytes: usize,
     },
+    /// A slice beyond the most that a controller is split into.
+    #[error("read message: slice {0} is out of range")]
+    Slice(u32),
+    /// A list that is longer than anybody needs.
+    #[error("read message: {field} has {count} entries")]
+    TooMany {
+        /// Which field.
+        field: &'static str,
+        /// How many.
+        count: usize,
+    },
 }
 
 impl TryFrom<wire::WorkerMessage> for FromWorker {
@@ -47,9 +61,7 @@ impl TryFrom<wire::WorkerMessage> for FromWorker {
                 held: each(hello.held, claim)?,
                 released: each(hello.released, claim)?,
             },
-            Body::Load(load) => Self::Load {
-                shards: each(load.shards, shard_load)?,
-            },
+            Body::Load(told) => Self::Load(load(told)?),
             Body::WarmReady(ready) => Self::WarmReady {
                 shard: shard(ready.shard)?,
             },
@@ -79,9 +91,7 @@ impl From<FromWorker> for wire::WorkerMessage {
                 held: held.into_iter().map(Into::into).collect(),
                 released: released.into_iter().map(Into::into).collect(),
             }),
-            FromWorker::Load { shards } => Body::Load(wire::Load {
-                shards: shards.into_iter().map(Into::into).collect(),
-            }),
+            FromWorker::Load(load) => Body::Load(load.into()),
             FromWorker::WarmReady { shard } => Body::WarmReady(wire::WarmReady {
                 shard: shard.0.into(),
             }),
@@ -171,17 +181,6 @@ impl From<LastWritten> for wire::LastWritten {
     }
 }
 
-impl From<ShardLoad> for wire::ShardLoad {
-    fn from(load: ShardLoad) -> Self {
-        Self {
-            shard: load.shard.0.into(),
-            cost_micros: load.cost_micros,
-            queued: load.queued,
-            cached_bytes: load.cached_bytes,
-        }
-    }
-}
-
 fn each<W, T>(list: Vec<W>, read: impl Fn(W) -> Result<T, Error>) -> Result<Vec<T>, Error> {
     list.into_iter().map(read).collect()
 }
@@ -215,15 +214,6 @@ fn last_written(last: wire::LastWritten) -> Result<LastWritten, Error> {
     Ok(LastWritten {
         resource: name("resource", last.resource)?,
         resource_version: name("resource_version", last.resource_version)?,
-    })
-}
-
-fn shard_load(load: wire::ShardLoad) -> Result<ShardLoad, Error> {
-    Ok(ShardLoad {
-        shard: shard(load.shard)?,
-        cost_micros: load.cost_micros,
-        queued: load.queued,
-        cached_bytes: load.cached_bytes,
     })
 }
 

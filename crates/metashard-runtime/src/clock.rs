@@ -130,6 +130,16 @@ const BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const BOOT: ClockId = ClockId::Monotonic;
 
+/// CPU time that this thread has had. Differences within one poll of a task are what the poll cost.
+pub fn thread_cpu_time() -> Duration {
+    read(ClockId::ThreadCPUTime)
+}
+
+/// CPU time that all threads of the process have had.
+pub fn process_cpu_time() -> Duration {
+    read(ClockId::ProcessCPUTime)
+}
+
 fn read(id: ClockId) -> Duration {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(id);
     Duration::new(

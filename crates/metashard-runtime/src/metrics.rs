@@ -5,7 +5,7 @@
 
 use parking_lot::Mutex;
 use prometheus::{
-    Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Error, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry,
     core::{Collector, Desc},
     proto::MetricFamily,
@@ -43,6 +43,15 @@ pub fn counter_vec(
 /// If `name` is malformed or taken.
 pub fn gauge(registry: &Registry, name: &str, help: &str) -> Result<IntGauge, Error> {
     add(registry, IntGauge::new(name, help)?)
+}
+
+/// Makes a gauge that need not be whole.
+///
+/// # Errors
+///
+/// If `name` is malformed or taken.
+pub fn float_gauge(registry: &Registry, name: &str, help: &str) -> Result<Gauge, Error> {
+    add(registry, Gauge::new(name, help)?)
 }
 
 /// Makes a family of gauges with `labels`.

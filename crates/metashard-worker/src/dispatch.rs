@@ -18,8 +18,6 @@ use crate::{instance::Instance, key::ParentKey};
 pub(crate) struct Dispatcher {
     queue: Mutex<Queue<ParentKey>>,
     flows: RwLock<BTreeMap<FlowId, Arc<Instance>>>,
-    /// Time spent on syncs since it was last asked for.
-    spent: Mutex<BTreeMap<FlowId, Duration>>,
     /// There may be a key to take.
     ready: Notify,
     /// An attempt has ended.
@@ -33,7 +31,6 @@ impl Dispatcher {
         Self {
             queue: Mutex::new(Queue::new(config)),
             flows: RwLock::default(),
-            spent: Mutex::default(),
             ready: Notify::new(),
             ended: Notify::new(),
             clock,
@@ -57,7 +54,6 @@ impl Dispatcher {
     pub(crate) fn remove(&self, flow: FlowId) {
         self.queue.lock().remove_flow(flow);
         self.flows.write().remove(&flow);
-        self.spent.lock().remove(&flow);
     }
 
     /// Stops taking keys of a flow.
@@ -123,12 +119,6 @@ impl Dispatcher {
             .is_some()
     }
 
-    /// Time spent on syncs of a flow since the last call, in microseconds.
-    pub(crate) fn take_cost(&self, flow: FlowId) -> u64 {
-        let spent = self.spent.lock().remove(&flow).unwrap_or_default();
-        u64::try_from(spent.as_micros()).unwrap_or(u64::MAX)
-    }
-
     /// Waits until no key of these flows is in progress. Hold them first.
     pub(crate) async fn idle(&self, flows: &[FlowId]) {
         loop {
@@ -176,7 +166,7 @@ impl Dispatcher {
         task::spawn("sync", async move {
             let began = this.clock.now().mono;
             instance.timings.begin(began, popped.waited);
-            let sync = instance.sync(&popped);
+            let sync = instance.meter.pass(instance.sync(&popped));
             let outcome = contained(sync, || instance.panicked(&popped.key)).await;
             let cost = this.clock.now().mono.since(began);
             instance.timings.end(began, cost);
@@ -186,7 +176,6 @@ impl Dispatcher {
 
     fn finish(&self, popped: &Popped<ParentKey>, outcome: Outcome, cost: Duration) {
         let now = self.clock.now().mono;
-        *self.spent.lock().entry(popped.flow).or_default() += cost;
         self.queue
             .lock()
             .done(now, popped.flow, &popped.key, outcome, cost);

@@ -347,8 +347,8 @@ impl Fleet {
                 claim,
                 last_written,
             },
-            ShardEvent::Load { shards } => {
-                self.send(FromWorker::Load { shards });
+            ShardEvent::Load(load) => {
+                self.send(FromWorker::Load(load));
                 return None;
             }
         })

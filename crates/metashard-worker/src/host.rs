@@ -5,6 +5,7 @@
 
 mod departing;
 mod draining;
+mod loading;
 mod mode;
 mod recording;
 mod securing;
@@ -17,14 +18,14 @@ use metashard_api::{
     names::reason,
 };
 use metashard_fleet::{
-    message::{Claim, LastWritten, ShardLoad},
+    message::{Claim, LastWritten},
     shard::shard_of,
 };
 use metashard_reconcile::object::Object;
 use metashard_runtime::{fault, pulse::Pulse, shutdown::Token, task::Tasks};
 use tokio::sync::mpsc;
 
-use self::{departing::Again, mode::Mode};
+use self::{departing::Again, loading::Gauge, mode::Mode};
 use crate::{
     catalog::{Catalog, ControllerName},
     conditions::Part,
@@ -62,6 +63,8 @@ pub(crate) struct Host {
     tasks: Tasks<Ended>,
     events: mpsc::Sender<ShardEvent>,
     reporter: Reporter,
+    /// What the process uses.
+    gauge: Gauge,
 }
 
 /// One controller object that this worker knows of.
@@ -107,6 +110,7 @@ impl Host {
         let catalog = Catalog::open(&context.informers, &context.config.target_selector);
         let ledger = Ledger::open(&context.informers, &context.config.system_namespace);
         Self {
+            gauge: Gauge::new(context.clock.now().mono, context.config.max_syncs),
             reporter: Reporter::new(Arc::clone(&context)),
             ledger: Arc::new(ledger),
             departing: BTreeMap::new(),
@@ -371,24 +375,6 @@ impl Host {
                 _ => None,
             })
             .collect()
-    }
-
-    async fn tell_load(&mut self) {
-        let mut loads: BTreeMap<ShardId, ShardLoad> = BTreeMap::new();
-        for instance in self.open_instances() {
-            let counts = self.context.dispatcher.counts(instance.flow);
-            let load = loads.entry(instance.shard).or_insert(ShardLoad {
-                shard: instance.shard,
-                cost_micros: 0,
-                queued: 0,
-                cached_bytes: 0,
-            });
-            load.cost_micros +=
-                self.context.dispatcher.take_cost(instance.flow) / LOAD_PERIOD.as_secs();
-            load.queued += u32::try_from(counts.depth).unwrap_or(u32::MAX);
-        }
-        let shards = loads.into_values().collect();
-        self.tell(ShardEvent::Load { shards }).await;
     }
 
     /// Writes the conditions of the controllers that this worker serves, where they changed.

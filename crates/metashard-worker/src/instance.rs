@@ -2,9 +2,10 @@
 
 mod census;
 mod keys;
+mod resyncing;
 mod telling;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::join_all;
 use metashard_api::{id::ShardId, names::reason};
@@ -35,6 +36,7 @@ use crate::{
     feedback::Feedback,
     hooks::Hooks,
     key::ParentKey,
+    meter::Meter,
     metrics::{Series, Timings},
     reconcile,
     related::RelatedObjects,
@@ -63,6 +65,8 @@ pub(crate) struct Instance {
     pub(crate) timings: Timings,
     /// What is counted of it.
     pub(crate) series: Arc<Series>,
+    /// What it costs to serve it.
+    pub(crate) meter: Meter,
     /// Where its writes go through; they may only be observed there.
     pub(crate) gate: WriteGate,
     pub(crate) feedback: Mutex<Feedback>,
@@ -198,6 +202,7 @@ impl Instance {
             related,
             timings: Timings::default(),
             series,
+            meter: Meter::default(),
             gate,
             feedback: Mutex::default(),
             troubles: Mutex::default(),
@@ -237,20 +242,6 @@ impl Instance {
         task::spawn("resync", Arc::clone(self).resync(cancel.clone()));
         *self.turn.lock() = Some(Turn { claim, cancel });
         self.context.dispatcher.release(self.flow);
-    }
-
-    /// Syncs every parent again and again, until `cancel`.
-    async fn resync(self: Arc<Self>, cancel: CancellationToken) {
-        let general = self.context.config.flush_interval;
-        let period = period_of(self.controller.resync_period, general);
-        let mut next = self.context.clock.now().mono;
-        loop {
-            next = next + period;
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = self.context.clock.sleep_until(next) => self.force_all(),
-            }
-        }
     }
 
     /// Takes no new keys; what runs goes on.
@@ -475,23 +466,4 @@ fn open_children(
             context.informers.open(key, Some(Arc::new(subscriber)))
         })
         .collect()
-}
-
-/// How often parents are synced: at their controller's own period, also if it is the longer one.
-fn period_of(own: Option<Duration>, general: Duration) -> Duration {
-    own.unwrap_or(general)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_controllers_own_period_counts_whichever_is_longer() {
-        let [second, minute] = [Duration::from_secs(1), Duration::from_mins(1)];
-
-        assert_eq!(period_of(Some(minute), second), minute);
-        assert_eq!(period_of(Some(second), minute), second);
-        assert_eq!(period_of(None, minute), minute);
-    }
 }

@@ -13,6 +13,7 @@ mod instance;
 pub mod journal;
 mod key;
 mod ledger;
+mod meter;
 mod metrics;
 mod reconcile;
 pub mod recordings;

@@ -1,5 +1,6 @@
 //! What the worker counts.
 
+mod authority;
 mod controllers;
 mod queue;
 mod series;
@@ -9,6 +10,7 @@ use metashard_reconcile::{sync::Outcome, write::Write};
 use prometheus::Registry;
 
 pub(crate) use self::{
+    authority::AuthorityMetric,
     controllers::Controllers,
     queue::{QueueMetrics, Timings},
     series::{Families, Series},

@@ -233,8 +233,11 @@ impl Pass<'_> {
     }
 
     async fn write(&self, write: &Write) -> WriteResult {
-        let authority = self.authority().ok_or(WriteError::NoAuthority)?;
         let instance = self.instance;
+        let Some(authority) = self.authority() else {
+            instance.context.clients.metrics().fenced();
+            return Err(WriteError::NoAuthority);
+        };
         let result = instance
             .gate
             .write(&instance.identity, &authority, write)
@@ -273,11 +276,13 @@ impl Pass<'_> {
         let is_customize = call.hook == HookKind::Customize;
         let (hook, clock) = (call.hook, &self.instance.context.clock);
         let began = clock.now().mono;
+        let counted = self.instance.meter.call(clock);
         let result = self
             .instance
             .hooks
             .call(call, parent.uid(), &authority)
             .await;
+        drop(counted);
         self.notes
             .call(hook, clock.now().mono.since(began), &result);
         if self.authority().is_none() {

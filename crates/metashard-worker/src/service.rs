@@ -18,7 +18,7 @@ use crate::{
     dispatch::Dispatcher,
     host::Host,
     journal::Journal,
-    metrics::{Metrics, QueueMetrics},
+    metrics::{AuthorityMetric, Metrics, QueueMetrics},
     recordings::Recordings,
     shards::{ShardCommand, ShardEvent},
 };
@@ -89,6 +89,8 @@ impl Reconciler {
         let dispatcher = Arc::new(Dispatcher::new(queue, clock.clone()));
         let metrics = Metrics::register(registry)?;
         registry.register(Box::new(QueueMetrics::new(&dispatcher, clock.clone())))?;
+        let authority = AuthorityMetric::new(Arc::clone(&standing), clock.clone())?;
+        registry.register(Box::new(authority))?;
         let context = Arc::new(Context {
             config,
             clock,

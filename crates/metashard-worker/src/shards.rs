@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metashard_api::id::ShardId;
 use metashard_fleet::{
-    message::{Claim, LastWritten, ShardLoad},
+    message::{Claim, LastWritten, Load},
     worker::Freshness,
 };
 
@@ -65,9 +65,6 @@ pub enum ShardEvent {
         /// or else the one that its cache had reached when it was fresh. Empty: not known; the next owner then lists.
         last_written: Vec<LastWritten>,
     },
-    /// What the shards have cost since the last such event; every 5 s.
-    Load {
-        /// One entry for each shard that holds a controller.
-        shards: Vec<ShardLoad>,
-    },
+    /// What the work has cost since the last such event; every 5 s.
+    Load(Load),
 }

@@ -145,8 +145,13 @@ fn release_that_is_repeated_without_its_writes_does_not_forget_them() {
 }
 
 #[test]
-fn only_what_was_moved_for_balance_cools_down() {
-    for (why, cools) in [(Why::Balance, true), (Why::Leaving, false)] {
+fn only_what_was_moved_of_our_own_accord_cools_down() {
+    for (why, cools) in [
+        (Why::Balance, true),
+        (Why::Join, true),
+        (Why::RollOut, true),
+        (Why::Leaving, false),
+    ] {
         let mut hand_overs = begun(why);
 
         hand_overs.finish(at(1_000), SHARD);
@@ -154,4 +159,32 @@ fn only_what_was_moved_for_balance_cools_down() {
         assert_eq!(hand_overs.is_cooling(SHARD, at(60_999)), cools);
         assert!(!hand_overs.is_cooling(SHARD, at(61_000)));
     }
+}
+
+#[test]
+fn phases_of_a_hand_over_are_told_apart() {
+    let mut hand_overs = begun(Why::Balance);
+    orders(&mut hand_overs, 0);
+    hand_overs.warm_ready(SHARD, &of("b"));
+    orders(&mut hand_overs, 300);
+    hand_overs.released(claim(5), &of("a"), Vec::new());
+    orders(&mut hand_overs, 350);
+
+    let hand_over = hand_overs.get(SHARD).unwrap();
+    let took = hand_over.took(at(360));
+
+    let millis = Duration::from_millis;
+    let expected = Took {
+        warm: Some(millis(300)),
+        drain: Some(millis(50)),
+        assign: millis(10),
+        total: millis(360),
+    };
+    assert_eq!(took, expected);
+    let other = Took {
+        total: millis(900),
+        ..Took::default()
+    };
+    assert_eq!(took.longest(other).warm, Some(millis(300)));
+    assert_eq!(took.longest(other).total, millis(900));
 }

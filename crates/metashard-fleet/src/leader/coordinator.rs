@@ -14,8 +14,12 @@ use metashard_api::id::{Epoch, Incarnation, ReplicaId, ShardId, Term};
 use crate::{
     handover::HandOvers,
     leader::{
-        Action, Config, Report, Why, spec,
+        Action, Config, Report, Took, Why,
+        demand::Demand,
+        flaps::Flaps,
+        spec,
         table::Table,
+        turnover::Turnover,
         world::{Peers, World},
     },
     map::Map,
@@ -49,8 +53,15 @@ pub(crate) struct Coordinator {
     newcomers: BTreeSet<Incarnation>,
     /// All that are joined, as far as they were greeted.
     known: BTreeSet<Incarnation>,
+    /// Who was lost how often.
+    flaps: Flaps,
+    /// Newcomers that were lost too often, and until when they wait for their share.
+    held_back: BTreeMap<Incarnation, MonoTime>,
     /// When shards were moved for balance, other than on a join.
     moved: VecDeque<MonoTime>,
+    /// How hot the hottest member was at the last plan, in hundredths of the mean.
+    hottest_percent: u32,
+    demand: Demand,
     plan_at: MonoTime,
     share_at: Option<MonoTime>,
     /// Something has changed since it was last looked for shards that are free.
@@ -68,6 +79,7 @@ pub(crate) struct Tools<'a> {
     pub(crate) membership: &'a mut Membership,
     pub(crate) table: &'a mut Table,
     pub(crate) controllers: &'a BTreeMap<ShardId, u32>,
+    pub(crate) turnover: &'a Turnover,
 }
 
 /// One shard whose epoch differs between two maps.
@@ -93,7 +105,11 @@ impl Coordinator {
             last_written: BTreeMap::new(),
             newcomers: BTreeSet::new(),
             known: BTreeSet::new(),
+            flaps: Flaps::default(),
+            held_back: BTreeMap::new(),
             moved: VecDeque::new(),
+            hottest_percent: 100,
+            demand: Demand::default(),
             plan_at: now.mono,
             share_at: None,
             is_dirty: true,
@@ -111,6 +127,16 @@ impl Coordinator {
     /// What workers have told it.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
+    }
+
+    /// How hot the hottest member was at the last plan, in hundredths of the mean.
+    pub(crate) fn hottest_percent(&self) -> u32 {
+        self.hottest_percent
+    }
+
+    /// How many workers the work needs; 0 if that is not known.
+    pub(crate) fn wanted_workers(&self) -> usize {
+        self.demand.wanted()
     }
 
     /// Number of hand-overs under way.
@@ -144,7 +170,7 @@ impl Coordinator {
         let has_news = tools.membership.refresh(now) || has_news;
         if has_news || !self.has_greeted {
             self.has_greeted = true;
-            self.greet(now, tools.membership, out);
+            self.greet(now, tools, out);
         }
         self.pursue(now, tools.membership, out);
         self.settle(now, tools);
@@ -190,6 +216,9 @@ impl Coordinator {
             members: &self.members,
             peers: &self.peers,
             controllers: tools.controllers,
+            turnover: tools.turnover,
+            held_back: &self.held_back,
+            rules: tools.config.rules,
         }
     }
 
@@ -209,12 +238,13 @@ impl Coordinator {
     }
 
     fn take(&mut self, now: Now, map: Arc<Map>, out: &mut Vec<Action>) {
-        let mut groups: BTreeMap<(Incarnation, Why), (Vec<Claim>, Duration)> = BTreeMap::new();
+        let mut groups: BTreeMap<(Incarnation, Why), (Vec<Claim>, Took)> = BTreeMap::new();
         for change in self.replace(map) {
             let shard = change.shard;
-            let released = change.old_owner.and_then(|owner| {
+            self.peers.costs.moved(shard);
+            let released = change.old_owner.as_ref().and_then(|owner| {
                 let epoch = change.old_epoch;
-                self.hand_overs.release(Claim { shard, epoch }, &owner)
+                self.hand_overs.release(Claim { shard, epoch }, owner)
             });
             let last_written = released.map(|it| it.last_written.clone());
             self.last_written
@@ -223,13 +253,18 @@ impl Coordinator {
                 let epoch = change.epoch;
                 self.assign(owner.clone(), Claim { shard, epoch }, out);
                 let hand_over = self.hand_overs.get(shard);
-                let why = hand_over.map_or(Why::Orphaned, |it| it.why);
-                let since = self.orphans.get(&shard).copied();
-                let since = hand_over.map(|it| it.since).or(since);
-                let took = since.map_or(Duration::ZERO, |since| now.mono.since(since));
+                let without = match change.old_owner {
+                    Some(_) => Why::Orphaned,
+                    None => Why::First,
+                };
+                let why = hand_over.map_or(without, |it| it.why);
+                let took = match hand_over {
+                    Some(hand_over) => hand_over.took(now),
+                    None => self.took_over(now, shard),
+                };
                 let group = groups.entry((owner, why)).or_default();
                 group.0.push(Claim { shard, epoch });
-                group.1 = group.1.max(took);
+                group.1 = group.1.longest(took);
             }
             self.hand_overs.finish(now, shard);
             self.targets.remove(&shard);
@@ -243,6 +278,17 @@ impl Coordinator {
                 claims,
                 took,
             }));
+        }
+    }
+
+    /// How long `shard` needed an owner that nobody handed it over to.
+    fn took_over(&self, now: Now, shard: ShardId) -> Took {
+        let since = self.orphans.get(&shard);
+        let total = since.map_or(Duration::ZERO, |since| now.mono.since(*since));
+        Took {
+            assign: total,
+            total,
+            ..Took::default()
         }
     }
 
@@ -270,7 +316,8 @@ impl Coordinator {
     }
 
     /// Takes notice of who joined and who is over.
-    fn greet(&mut self, now: Now, membership: &Membership, out: &mut Vec<Action>) {
+    fn greet(&mut self, now: Now, tools: &Tools<'_>, out: &mut Vec<Action>) {
+        let membership = &*tools.membership;
         self.plan_at = now.mono;
         self.is_dirty = true;
         for (incarnation, worker) in membership.workers() {
@@ -279,6 +326,7 @@ impl Coordinator {
                 if self.known.insert(incarnation.clone()) {
                     if !self.members.contains(incarnation) {
                         self.newcomers.insert(incarnation.clone());
+                        self.hold_back(now, tools, incarnation);
                     }
                     out.push(Action::Report(Report::WorkerJoined {
                         replica: replica_of(membership, incarnation),
@@ -287,8 +335,11 @@ impl Coordinator {
                 }
             } else if state.is_over() && self.known.remove(incarnation) {
                 self.newcomers.remove(incarnation);
+                let replica = replica_of(membership, incarnation);
+                let lived = now.mono.since(worker.first_seen());
+                self.flaps.lost(now, &replica, lived, state);
                 out.push(Action::Report(Report::WorkerLost {
-                    replica: replica_of(membership, incarnation),
+                    replica,
                     incarnation: incarnation.clone(),
                     how: state,
                 }));
@@ -296,6 +347,15 @@ impl Coordinator {
         }
         self.peers
             .retain(|it| membership.worker(it).is_some_and(|it| !it.is_over()));
+    }
+
+    /// Lets a replica wait for its share that was lost again and again.
+    fn hold_back(&mut self, now: Now, tools: &Tools<'_>, incarnation: &Incarnation) {
+        let replica = replica_of(tools.membership, incarnation);
+        let wait = self.flaps.wait(now, &replica);
+        if !wait.is_zero() && tools.config.rules.keep(Rule::FlapsWait) {
+            self.held_back.insert(incarnation.clone(), now.mono + wait);
+        }
     }
 
     fn pursue(&mut self, now: Now, membership: &mut Membership, out: &mut Vec<Action>) {

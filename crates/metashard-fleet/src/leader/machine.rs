@@ -1,30 +1,27 @@
 //! The leader machine: what each input means, and what follows from it.
 
 mod closing;
+mod showing;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::BTreeMap;
 
 use metashard_api::{
-    id::{Incarnation, ShardId, Term},
+    id::{ShardId, Term},
     shard_map::Member,
 };
 
 use crate::{
     election::{self, Election, Phase},
     leader::{
-        Action, Config, Input, MemberSnapshot, Report, Snapshot,
+        Action, Config, Input, Report,
         coordinator::{Coordinator, Tools},
         recovery::Recovery,
         spec,
         table::Table,
-        world::Peers,
+        turnover::Turnover,
     },
     map::Map,
     membership::{Membership, earliest},
-    record::Seen,
     rules::Rule,
     time::{MonoTime, Now},
 };
@@ -45,6 +42,7 @@ pub struct Leader {
     membership: Membership,
     table: Table,
     controllers: BTreeMap<ShardId, u32>,
+    turnover: Turnover,
     lead: Lead,
     nobody_led_yet: bool,
     /// Since when each shard has been without a live owner.
@@ -90,6 +88,7 @@ impl Leader {
             membership: Membership::new(config.lease_duration, config.rules),
             table: Table::default(),
             controllers: BTreeMap::new(),
+            turnover: Turnover::default(),
             lead: Lead::Idle,
             nobody_led_yet: false,
             unowned: BTreeMap::new(),
@@ -151,68 +150,6 @@ impl Leader {
         matches!(self.lead, Lead::Coordinating(_)) && self.election.may_lead(now)
     }
 
-    /// Audits all shards at `now`, and shows how everything stands.
-    pub fn snapshot(&mut self, now: Now) -> Snapshot {
-        self.audit(now);
-        let map = self.table.map();
-        let (term, seq) = map.map(|map| map.version()).unwrap_or_default();
-        let record = match self.election.seen() {
-            Some(Seen::Present(record)) => Some(record),
-            Some(Seen::Absent) | None => None,
-        };
-        let oldest = self.unowned.values().min();
-        Snapshot {
-            phase: self.election.phase(),
-            leads: self.leads(now),
-            holder: record.map(|record| record.holder.clone()),
-            leader_address: record
-                .map(|record| record.about.address.clone())
-                .unwrap_or_default(),
-            term,
-            seq,
-            members: self.members(),
-            n_shards: map.map_or(0, |map| map.spec.shards.len()),
-            n_unowned: self.unowned.len(),
-            unowned_for: oldest.map_or(Duration::ZERO, |since| now.mono.since(*since)),
-            n_hand_overs: match &self.lead {
-                Lead::Coordinating(coordinator) => coordinator.n_hand_overs(),
-                Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => 0,
-            },
-        }
-    }
-
-    fn members(&self) -> Vec<MemberSnapshot> {
-        let peers = match &self.lead {
-            Lead::Coordinating(coordinator) => Some(coordinator.peers()),
-            Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => None,
-        };
-        let owned = self.table.map().map(|map| spec::count_owned(&map.spec));
-        let owned = owned.unwrap_or_default();
-        let says = |of: fn(&Peers, &Incarnation) -> bool, it| peers.is_some_and(|at| of(at, it));
-        let members = self.membership.workers();
-        members
-            .map(|(incarnation, worker)| MemberSnapshot {
-                replica: worker.replica().cloned(),
-                incarnation: incarnation.clone(),
-                state: worker.state(),
-                leaving: says(|peers, it| peers.leaving.contains_key(it), incarnation),
-                has_session: says(|peers, it| peers.sessions.contains(it), incarnation),
-                n_shards: owned.get(incarnation.as_str()).copied().unwrap_or(0),
-            })
-            .collect()
-    }
-
-    fn audit(&mut self, now: Now) {
-        let unowned: BTreeSet<ShardId> = match &self.lead {
-            Lead::Coordinating(coordinator) => coordinator.unowned(&self.membership),
-            Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => BTreeSet::new(),
-        };
-        self.unowned.retain(|shard, _| unowned.contains(shard));
-        for shard in unowned {
-            self.unowned.entry(shard).or_insert(now.mono);
-        }
-    }
-
     fn take(&mut self, now: Now, input: Input, out: &mut Vec<Action>) {
         match input {
             Input::IncarnationDrawn(incarnation) => {
@@ -247,12 +184,27 @@ impl Leader {
             Input::WorkerLeaseWritten(incarnation, written) => {
                 self.membership.written(now, &incarnation, written);
             }
-            Input::MapSeen(seen) => self.table.see(seen),
-            Input::MapRead(seen) => self.table.read(now, seen),
-            Input::MapWritten(written) => self.table.written(now, written),
+            Input::MapSeen(_) | Input::MapRead(_) | Input::MapWritten(_) => {
+                self.take_map(now, input);
+            }
             Input::ControllersCounted(_) | Input::FromWorker(..) | Input::SessionClosed(_) => {
                 self.hear(now, input, out);
             }
+        }
+    }
+
+    fn take_map(&mut self, now: Now, input: Input) {
+        let before = self.table.map().cloned();
+        match input {
+            Input::MapSeen(seen) => self.table.see(seen),
+            Input::MapRead(seen) => self.table.read(now, seen),
+            Input::MapWritten(written) => self.table.written(now, written),
+            _ => {}
+        }
+        if let (Some(before), Some(after)) = (before, self.table.map())
+            && before.version() != after.version()
+        {
+            self.turnover.see(now, &before.spec, &after.spec);
         }
     }
 
@@ -363,6 +315,7 @@ impl Leader {
                     membership: &mut self.membership,
                     table: &mut self.table,
                     controllers: &self.controllers,
+                    turnover: &self.turnover,
                 };
                 coordinator.run(now, has_news, &mut tools, out);
             }
@@ -410,6 +363,7 @@ impl Leader {
             membership: &mut self.membership,
             table: &mut self.table,
             controllers: &self.controllers,
+            turnover: &self.turnover,
         };
         coordinator.run(now, true, &mut tools, out);
         self.lead = Lead::Coordinating(coordinator);

@@ -1,6 +1,9 @@
 //! What is to be placed, as the leader sees it, and what becomes of the answer.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use metashard_api::id::{Epoch, Incarnation, ReplicaId, ShardId};
 
@@ -9,12 +12,14 @@ use crate::{
     leader::{Why, world::World},
     membership::{State, Worker},
     message::Claim,
-    placement::{self, Assignment, Ordinal, Problem},
+    placement::{self, Assignment, Level, Ordinal, Problem},
+    rules::Rule,
     time::Now,
 };
 
-/// Weight of a controller of which nothing is known yet, and of a quiet one, in microseconds for each second.
-const CONTROLLER_WEIGHT: u64 = 1_000;
+/// Least that a controller weighs, in microseconds for each second: one that costs less is quiet, and quiet ones are spread
+/// by number. What they cost exactly is noise, and no reason to move anything.
+const QUIET: u64 = 5_000;
 
 /// How one shard stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +43,21 @@ pub(crate) struct Plan {
     pub(crate) retargets: BTreeMap<ShardId, Option<Incarnation>>,
     /// Hand-overs to begin.
     pub(crate) begins: Vec<Begin>,
+    /// How hot the hottest member is before anything of this is done, in hundredths of the mean.
+    pub(crate) hottest_percent: u32,
+}
+
+/// What a plan may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Terms<'a> {
+    /// Most moves of shards that could stay.
+    pub(crate) budget: usize,
+    /// They are for members that joined.
+    pub(crate) is_join: bool,
+    /// How even members have to be.
+    pub(crate) level: Level,
+    /// A member that gets nothing.
+    pub(crate) exclude: Option<&'a Incarnation>,
 }
 
 /// How `shard` stands at the moment.
@@ -63,15 +83,12 @@ pub(crate) fn footing<'a>(
     (footing, epoch)
 }
 
-/// Plans with at most `budget` moves for balance. `exclude` is a member that gets nothing.
-pub(crate) fn plan(
-    now: Now,
-    world: &World<'_>,
-    hand_overs: &HandOvers,
-    budget: usize,
-    exclude: Option<&Incarnation>,
-) -> Plan {
-    let members: Vec<&Incarnation> = world.eligible().filter(|it| Some(*it) != exclude).collect();
+/// Plans within `terms`.
+pub(crate) fn plan(now: Now, world: &World<'_>, hand_overs: &HandOvers, terms: &Terms<'_>) -> Plan {
+    let may_own =
+        |it: &&Incarnation| Some(*it) != terms.exclude && !world.held_back.contains_key(*it);
+    let members: Vec<&Incarnation> = world.eligible().filter(may_own).collect();
+    let retiring = world.retiring_members(now);
     let ordinals: BTreeMap<&Incarnation, Ordinal> = members
         .iter()
         .copied()
@@ -81,26 +98,41 @@ pub(crate) fn plan(
     let mut problem = Problem {
         members: members
             .iter()
-            .map(|it| world.placement_member(it))
+            .map(|it| world.placement_member(it, retiring.contains(it)))
             .collect(),
         shards: Vec::with_capacity(shards.len()),
-        budget,
+        budget: terms.budget,
+        level: terms.level,
     };
     let mut current = Assignment::empty(shards.len());
+    let typical = world.typical_cost();
     for (shard, place) in shards.iter().zip(&mut current.owners) {
         let (owner, is_pinned) = stand(now, world, hand_overs, *shard);
         *place = owner.and_then(|owner| ordinals.get(owner).copied());
         problem.shards.push(placement::Shard {
-            weight: world.weight(*shard),
+            weight: world.weight(*shard, typical),
             pinned: is_pinned && place.is_some(),
+            bytes: world.peers.costs.bytes_of(*shard),
         });
     }
 
     let placed = placement::place(&problem, &current);
-    let mut plan = Plan::default();
+    let mut plan = Plan {
+        hottest_percent: placement::hottest_percent(&problem, &current),
+        ..Plan::default()
+    };
+    let why = |from: &Incarnation, to: &Incarnation| {
+        if retiring.contains(from) && !retiring.contains(to) {
+            Why::RollOut
+        } else if terms.is_join {
+            Why::Join
+        } else {
+            Why::Balance
+        }
+    };
     for (shard, to) in shards.iter().zip(&placed.owners) {
         let to = to.and_then(|to| members.get(usize::from(to.0)).copied());
-        plan.take(world, hand_overs, *shard, to, exclude);
+        plan.take(world, hand_overs, *shard, to, (terms.exclude, &why));
     }
     plan
 }
@@ -117,7 +149,9 @@ fn stand<'a>(
     }
     match footing(world, hand_overs, shard).0 {
         Footing::Kept(owner) => {
-            let is_pinned = hand_overs.is_cooling(shard, now) || !world.has_session(owner);
+            let is_pinned = hand_overs.is_cooling(shard, now)
+                || world.is_restless(now, shard)
+                || !world.has_session(owner);
             (Some(owner), is_pinned)
         }
         Footing::Free | Footing::Leaving(_) | Footing::Stuck => (None, false),
@@ -131,7 +165,10 @@ impl Plan {
         hand_overs: &HandOvers,
         shard: ShardId,
         to: Option<&Incarnation>,
-        exclude: Option<&Incarnation>,
+        (exclude, why): (
+            Option<&Incarnation>,
+            &dyn Fn(&Incarnation, &Incarnation) -> Why,
+        ),
     ) {
         if let Some(hand_over) = hand_overs.get(shard) {
             if hand_over.to.is_none() || hand_over.to.as_ref() == exclude {
@@ -159,7 +196,7 @@ impl Plan {
             (Footing::Kept(from), Some(to)) => {
                 if from != to && world.has_session(from) && world.has_session(to) {
                     let warm = world.warm(shard, WARM_TIMEOUT);
-                    self.begins.push(begin(from, Why::Balance, warm));
+                    self.begins.push(begin(from, why(from, to), warm));
                 }
             }
             (Footing::Free | Footing::Stuck | Footing::Kept(_), None) => {}
@@ -173,16 +210,52 @@ impl World<'_> {
         (self.n_controllers(shard) > 0).then_some(patience)
     }
 
-    /// What `shard` weighs; 0 if it holds no controller.
-    fn weight(&self, shard: ShardId) -> u64 {
-        match u64::from(self.n_controllers(shard)) {
-            0 => 0,
-            n => n * CONTROLLER_WEIGHT + self.cost(shard),
+    /// What `shard` weighs; 0 if it holds no controller. `typical` is what a controller costs of which nothing is known.
+    fn weight(&self, shard: ShardId, typical: u64) -> u64 {
+        let n = u64::from(self.n_controllers(shard));
+        if n == 0 {
+            return 0;
+        }
+        let known = self.peers.costs.of_shard(shard);
+        known.unwrap_or(n * typical).max(n * QUIET)
+    }
+
+    /// What a controller costs in the mean, as far as is known.
+    fn typical_cost(&self) -> u64 {
+        let known = self.controllers.iter().filter_map(|(shard, n)| {
+            let cost = self.peers.costs.of_shard(*shard)?;
+            Some((u128::from(cost), u128::from(*n)))
+        });
+        let (cost, n) = known.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        u64::try_from(cost.checked_div(n).unwrap_or(0)).unwrap_or(u64::MAX)
+    }
+
+    /// Whether enough is known of costs to move anything for them: every worker that has controllers and a session has
+    /// told of its part. One without a session keeps what it has anyway.
+    pub(crate) fn knows_costs(&self) -> bool {
+        let busy = self.controllers.iter().filter(|(_, n)| **n > 0);
+        let owners: BTreeSet<_> = busy.filter_map(|(shard, _)| self.owner(*shard).0).collect();
+        owners
+            .into_iter()
+            .filter(|owner| self.is_eligible(owner) && self.has_session(owner))
+            .all(|owner| self.peers.costs.knows(owner))
+    }
+
+    /// Whether `shard` has changed hands so often that it is let be.
+    fn is_restless(&self, now: Now, shard: ShardId) -> bool {
+        self.rules.keep(Rule::RestlessStay) && self.turnover.is_restless(now, shard)
+    }
+
+    fn retiring_members(&self, now: Now) -> BTreeSet<&Incarnation> {
+        if self.rules.keep(Rule::NewestFirst) {
+            self.retiring(now)
+        } else {
+            BTreeSet::new()
         }
     }
 
     /// What its Lease says of `member` that placement wants to know.
-    fn placement_member(&self, member: &Incarnation) -> placement::Member {
+    fn placement_member(&self, member: &Incarnation, retiring: bool) -> placement::Member {
         let worker = self.membership.worker(member);
         placement::Member {
             replica: worker
@@ -192,6 +265,7 @@ impl World<'_> {
             capacity: worker
                 .and_then(|worker| worker.about())
                 .map_or(0, |about| about.capacity),
+            retiring,
         }
     }
 }

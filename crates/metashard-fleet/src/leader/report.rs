@@ -57,8 +57,8 @@ pub enum Report {
         why: Why,
         /// The ownerships that begin.
         claims: Vec<Claim>,
-        /// The longest time from a decision to the map's answer.
-        took: Duration,
+        /// How long it took.
+        took: Took,
     },
     /// A target did not answer a Warm in time.
     WarmTimedOut {
@@ -74,21 +74,64 @@ pub enum Report {
 /// Why a shard changes hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
-    /// It had no owner, or its owner is gone.
+    /// It had no owner before.
+    First,
+    /// Its owner is gone.
     Orphaned,
     /// Its owner wants to leave.
     Leaving,
-    /// To balance the load, also for a worker that joined.
+    /// For the share of a worker that joined.
+    Join,
+    /// From a replica that is about to be replaced to one that is not.
+    RollOut,
+    /// To balance the load.
     Balance,
+}
+
+/// How long the phases of hand-overs took; of several, the longest of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Took {
+    /// From the decision until the owner was told to stop: the target filled its caches. `None`: it was not waited for.
+    pub warm: Option<Duration>,
+    /// From then until the owner had released. `None`: nobody was told to stop.
+    pub drain: Option<Duration>,
+    /// From then, or from the decision where there was nothing to wait for, until the map said so.
+    pub assign: Duration,
+    /// From the decision until the map said so.
+    pub total: Duration,
+}
+
+impl Took {
+    /// The longest of each phase.
+    #[must_use]
+    pub fn longest(self, other: Self) -> Self {
+        Self {
+            warm: self.warm.max(other.warm),
+            drain: self.drain.max(other.drain),
+            assign: self.assign.max(other.assign),
+            total: self.total.max(other.total),
+        }
+    }
 }
 
 impl Why {
     /// The value of the metric label `reason`.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::First => "first",
             Self::Orphaned => "orphaned",
             Self::Leaving => "leaving",
+            Self::Join => "join",
+            Self::RollOut => "roll_out",
             Self::Balance => "balance",
+        }
+    }
+
+    /// Whether the owner could have kept it.
+    pub const fn is_voluntary(self) -> bool {
+        match self {
+            Self::First | Self::Orphaned | Self::Leaving => false,
+            Self::Join | Self::RollOut | Self::Balance => true,
         }
     }
 }

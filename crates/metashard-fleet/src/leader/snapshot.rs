@@ -17,6 +17,8 @@ pub struct Snapshot {
     pub holder: Option<Holder>,
     /// gRPC address of the holder, as it says; empty if unknown.
     pub leader_address: String,
+    /// uid of the newest map seen; empty if none was.
+    pub map_uid: String,
     /// Term of the newest map seen.
     pub term: Term,
     /// Number of that map within its term.
@@ -31,6 +33,10 @@ pub struct Snapshot {
     pub unowned_for: Duration,
     /// Hand-overs under way.
     pub n_hand_overs: usize,
+    /// How hot the hottest worker was at the last plan, in hundredths of the mean of all.
+    pub hottest_percent: u32,
+    /// How many workers of mean capacity the measured work needs; 0 if that is not known.
+    pub wanted_workers: usize,
 }
 
 /// One worker.

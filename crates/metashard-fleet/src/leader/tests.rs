@@ -5,4 +5,5 @@ mod crash;
 mod fleet;
 mod hand_over;
 mod map_loss;
+mod roll_out;
 mod term;

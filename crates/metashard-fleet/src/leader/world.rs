@@ -7,7 +7,13 @@ use std::{
 
 use metashard_api::id::{Epoch, Incarnation, ShardId};
 
-use crate::{map::Map, membership::Membership, message::ShardLoad};
+use crate::{
+    leader::{cost::Costs, turnover::Turnover},
+    map::Map,
+    membership::Membership,
+    rules::Rules,
+    time::MonoTime,
+};
 
 /// What workers have told this leader on their sessions. Proves nothing of their life.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -16,24 +22,15 @@ pub(crate) struct Peers {
     pub(crate) sessions: BTreeSet<Incarnation>,
     /// Who wants to leave, and how long it is willing to work on. For good: a session that ends does not take it back.
     pub(crate) leaving: BTreeMap<Incarnation, Duration>,
-    /// Moving average of what each shard costs, in microseconds for each second.
-    costs: BTreeMap<ShardId, u64>,
+    /// What their work costs.
+    pub(crate) costs: Costs,
 }
 
 impl Peers {
-    /// Takes what the shards of one worker have cost lately: a quarter of the new average.
-    pub(crate) fn loaded(&mut self, loads: &[ShardLoad]) {
-        for load in loads {
-            let cost = self.costs.entry(load.shard).or_insert(load.cost_micros);
-            *cost = (*cost / 4)
-                .saturating_mul(3)
-                .saturating_add(load.cost_micros / 4);
-        }
-    }
-
     /// Forgets those that `is_known` does not know any more.
     pub(crate) fn retain(&mut self, is_known: impl Fn(&Incarnation) -> bool) {
         self.leaving.retain(|it, _| is_known(it));
+        self.costs.retain(is_known);
     }
 }
 
@@ -50,6 +47,12 @@ pub(crate) struct World<'a> {
     pub(crate) peers: &'a Peers,
     /// How many controllers each shard holds.
     pub(crate) controllers: &'a BTreeMap<ShardId, u32>,
+    /// How often shards have changed hands.
+    pub(crate) turnover: &'a Turnover,
+    /// Who joined and waits for a share, and until when.
+    pub(crate) held_back: &'a BTreeMap<Incarnation, MonoTime>,
+    /// All rules, except in a test of one.
+    pub(crate) rules: Rules,
 }
 
 impl<'a> World<'a> {
@@ -101,10 +104,5 @@ impl<'a> World<'a> {
     /// How many controllers `shard` holds.
     pub(crate) fn n_controllers(&self, shard: ShardId) -> u32 {
         self.controllers.get(&shard).copied().unwrap_or_default()
-    }
-
-    /// What `shard` costs, as far as it was measured.
-    pub(crate) fn cost(&self, shard: ShardId) -> u64 {
-        self.peers.costs.get(&shard).copied().unwrap_or_default()
     }
 }

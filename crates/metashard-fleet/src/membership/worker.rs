@@ -144,7 +144,8 @@ impl Worker {
         self.longest
     }
 
-    pub(super) fn over_for(&self, now: Now) -> Option<Duration> {
+    /// For how long it has been proven that it acts no more.
+    pub(crate) fn over_for(&self, now: Now) -> Option<Duration> {
         self.over_since.map(|since| now.mono.since(since))
     }
 

@@ -4,16 +4,16 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::{Problem, Shard};
+use super::{Level, Problem, Shard};
 
 /// A shard without a member goes to one that stays under this part of the mean, in hundredths.
 const CAP: u128 = 105;
 
-/// Improvement begins if a member is hotter than this part of the mean, in hundredths.
-const HOT: u128 = 110;
+/// Members that others retire for take what those had, up to this part of the mean, in hundredths.
+const SUCCESSOR_CAP: u128 = 250;
 
-/// Improvement begins if a member is colder than this part of the mean, in hundredths.
-const COLD: u128 = 90;
+/// A member has at most this part of the mean of cached bytes, in hundredths, unless there is no other.
+const BYTES_CAP: u128 = 200;
 
 /// Improvement goes on while a member is hotter than this part of the mean, in hundredths.
 const TARGET: u128 = 105;
@@ -43,6 +43,9 @@ pub(super) struct Layer<'a> {
     members: Vec<Place>,
     total_weight: u128,
     total_capacity: u128,
+    total_bytes: u128,
+    /// Some members retire and others do not.
+    has_successors: bool,
 }
 
 /// What a member's part in the layer rests on.
@@ -50,6 +53,7 @@ struct Place {
     /// Hash of its name.
     identity: u64,
     capacity: u128,
+    retiring: bool,
 }
 
 /// Where a member stands: its load over its capacity, on a scale where [`Layer::mean`] is the mean of all. Members compare
@@ -63,6 +67,8 @@ struct Heat {
 /// How much a member is preferred for a shard without one; the greatest is taken. The order of the fields is the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
+    /// It does not retire, where others do.
+    succeeds: bool,
     /// It stays under the cap.
     fits: bool,
     /// If it does not: how hot it would be.
@@ -77,6 +83,8 @@ struct Preference {
 struct Ledger {
     /// By member.
     loads: Vec<u128>,
+    /// By member.
+    bytes: Vec<u128>,
     /// By member: the shards that may be moved away, lightest first.
     movable: Vec<BTreeSet<(u64, usize)>>,
 }
@@ -131,20 +139,23 @@ impl<'a> Layer<'a> {
                 } else {
                     u128::from(member.capacity)
                 },
+                retiring: member.retiring,
             })
             .collect();
-        let total_weight = weights
-            .iter()
-            .flatten()
-            .map(|weight| u128::from(*weight))
-            .sum();
-        let total_capacity = members.iter().map(|member| member.capacity).sum();
+        let shards = || weights.iter().zip(&problem.shards);
+        let total = |of: &dyn Fn((u64, &Shard)) -> u64| -> u128 {
+            let ours = shards().filter_map(|(weight, shard)| Some(((*weight)?, shard)));
+            ours.map(|it| u128::from(of(it))).sum()
+        };
         Self {
             problem,
+            total_weight: total(&|(weight, _)| weight),
+            total_bytes: total(&|(_, shard)| shard.bytes),
+            total_capacity: members.iter().map(|member| member.capacity).sum(),
+            has_successors: members.iter().any(|it| it.retiring)
+                && members.iter().any(|it| !it.retiring),
             weights,
             members,
-            total_weight,
-            total_capacity,
         }
     }
 
@@ -172,11 +183,12 @@ impl<'a> Layer<'a> {
     fn ledger(&self, owners: &[Option<usize>]) -> Ledger {
         let mut ledger = Ledger {
             loads: vec![0; self.members.len()],
+            bytes: vec![0; self.members.len()],
             movable: vec![BTreeSet::new(); self.members.len()],
         };
         for (shard, weight) in self.weights.iter().enumerate() {
             if let (Some(weight), Some(Some(owner))) = (*weight, owners.get(shard)) {
-                ledger.add(*owner, shard, weight, self.problem.shards[shard].pinned);
+                ledger.add(*owner, (shard, &self.problem.shards[shard]), weight);
             }
         }
         ledger
@@ -202,15 +214,18 @@ impl<'a> Layer<'a> {
             }) = preferred
             {
                 owners[shard] = Some(member);
-                ledger.add(member, shard, weight, self.problem.shards[shard].pinned);
+                ledger.add(member, (shard, &self.problem.shards[shard]), weight);
             }
         }
     }
 
     fn preference(&self, ledger: &Ledger, member: usize, shard: usize, weight: u64) -> Preference {
         let heat = self.heat(member, ledger.loads[member] + u128::from(weight));
-        let fits = heat * 100 <= self.mean() * CAP;
+        let fits = heat * 100 <= self.mean() * CAP && self.has_room(ledger, member, shard);
         Preference {
+            succeeds: self.has_successors
+                && !self.members[member].retiring
+                && heat * 100 <= self.mean() * SUCCESSOR_CAP,
             fits,
             harm: Reverse(if fits { 0 } else { heat }),
             score: xxh3_64_with_seed(&shard.to_le_bytes(), self.members[member].identity),
@@ -218,12 +233,19 @@ impl<'a> Layer<'a> {
         }
     }
 
+    /// Whether the caches of `shard` would fit into `member`.
+    fn has_room(&self, ledger: &Ledger, member: usize, shard: usize) -> bool {
+        let bytes = ledger.bytes[member] + u128::from(self.problem.shards[shard].bytes);
+        bytes * 100 * self.members.len() as u128 <= self.total_bytes * BYTES_CAP
+    }
+
     /// Whether step 3 is due.
     fn is_uneven(&self, ledger: &Ledger) -> bool {
         let mean = self.mean();
+        let (cold, hot) = self.problem.level.percents();
         self.heats(ledger)
             .iter()
-            .any(|it| it.heat * 100 > mean * HOT || it.heat * 100 < mean * COLD)
+            .any(|it| it.heat * 100 > mean * hot || it.heat * 100 < mean * cold)
     }
 
     /// Step 3. It ends: each move brings two members nearer to each other.
@@ -231,9 +253,9 @@ impl<'a> Layer<'a> {
         while let Some((weight, shard, from, to)) = self.next_move(ledger)
             && plan.reassign(shard, to)
         {
-            ledger.loads[from] -= u128::from(weight);
-            ledger.movable[from].remove(&(weight, shard));
-            ledger.add(to, shard, weight, false);
+            let which = (shard, &self.problem.shards[shard]);
+            ledger.remove(from, which, weight);
+            ledger.add(to, which, weight);
         }
     }
 
@@ -241,24 +263,58 @@ impl<'a> Layer<'a> {
     fn next_move(&self, ledger: &Ledger) -> Option<(u64, usize, usize, usize)> {
         let mut heats = self.heats(ledger);
         heats.sort_unstable();
-        let coldest = *heats.first()?;
+        let may_get = |it: &&Heat| !(self.has_successors && self.members[it.member].retiring);
+        let coldest = *heats.iter().find(may_get)?;
         let mean = self.mean();
         let is_cold = coldest.heat * 100 < mean * COLD_TARGET;
+        if is_cold && self.has_successors {
+            let retiring = heats
+                .iter()
+                .rev()
+                .filter(|it| self.members[it.member].retiring);
+            let most = self.room(coldest);
+            let found =
+                retiring.map(|donor| self.heaviest(ledger, most, donor.member, coldest.member));
+            if let Some(found) = found.flatten().next() {
+                return Some(found);
+            }
+        }
 
         for donor in heats.iter().rev() {
-            let gap = donor.heat - coldest.heat;
+            let gap = donor.heat.saturating_sub(coldest.heat);
             let is_hot = donor.heat * 100 > mean * TARGET;
             let may_fill = is_cold && gap * 100 > mean * WORTH_A_MOVE;
             if !is_hot && !may_fill {
                 return None;
             }
             let most = self.half_gap(ledger, donor.member, coldest.member);
-            let movable = &ledger.movable[donor.member];
-            if let Some((weight, shard)) = movable.range(..=(most, usize::MAX)).next_back() {
-                return Some((*weight, *shard, donor.member, coldest.member));
+            let found = self.heaviest(ledger, most, donor.member, coldest.member);
+            if found.is_some() {
+                return found;
             }
         }
         None
+    }
+
+    /// The heaviest shard of at most `most` that `from` may give and `to` has room for.
+    fn heaviest(
+        &self,
+        ledger: &Ledger,
+        most: u64,
+        from: usize,
+        to: usize,
+    ) -> Option<(u64, usize, usize, usize)> {
+        let light_enough = ledger.movable[from].range(..=(most, usize::MAX)).rev();
+        let mut fitting = light_enough.filter(|(_, shard)| self.has_room(ledger, to, *shard));
+        let (weight, shard) = fitting.next()?;
+        Some((*weight, *shard, from, to))
+    }
+
+    /// The weight that a cold member can take before it is at the target.
+    fn room(&self, cold: Heat) -> u64 {
+        let left = (self.mean() * TARGET / 100).saturating_sub(cold.heat);
+        let weight = left * self.members[cold.member].capacity / self.total_capacity.max(1);
+        u64::try_from(weight).unwrap_or(u64::MAX)
     }
 
     /// The weight that, moved from `hot` to `cold`, would leave both equally hot.
@@ -291,10 +347,27 @@ impl<'a> Layer<'a> {
 }
 
 impl Ledger {
-    fn add(&mut self, member: usize, shard: usize, weight: u64, pinned: bool) {
+    fn add(&mut self, member: usize, (number, shard): (usize, &Shard), weight: u64) {
         self.loads[member] += u128::from(weight);
-        if !pinned {
-            self.movable[member].insert((weight, shard));
+        self.bytes[member] += u128::from(shard.bytes);
+        if !shard.pinned {
+            self.movable[member].insert((weight, number));
+        }
+    }
+
+    fn remove(&mut self, member: usize, (number, shard): (usize, &Shard), weight: u64) {
+        self.loads[member] -= u128::from(weight);
+        self.bytes[member] -= u128::from(shard.bytes);
+        self.movable[member].remove(&(weight, number));
+    }
+}
+
+impl Level {
+    /// Improvement begins if a member is colder, or hotter, than this part of the mean, in hundredths.
+    fn percents(self) -> (u128, u128) {
+        match self {
+            Self::Rest => (90, 110),
+            Self::Fine => (95, 105),
         }
     }
 }

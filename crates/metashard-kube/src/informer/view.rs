@@ -200,6 +200,11 @@ impl View {
         self.shared.store().iter().filter(|it| wanted(it)).count()
     }
 
+    /// How many bytes its objects have, as they came.
+    pub fn cached_bytes(&self) -> usize {
+        self.shared.store().bytes()
+    }
+
     /// The resourceVersion up to which the view shows everything; `None` if that is not known.
     pub fn reached_version(&self) -> Option<Box<str>> {
         match self.shared.version() {

@@ -14,7 +14,8 @@ use metashard_fleet::{
     record::{About, Holder, Record, Seen, Written},
 };
 use metashard_kube::{
-    client::Clients, crd, informer::Informers, lease::Leases, shard_map::ShardMaps,
+    client::Clients, crd, events::Recorder, informer::Informers, lease::Leases,
+    shard_map::ShardMaps,
 };
 use metashard_leader::{
     Config, Coordinator, Parts, ca,
@@ -92,6 +93,7 @@ impl Fixture {
             maps: maps.clone(),
             grpc,
             renewals,
+            recorder: Recorder::silent(&clients),
         };
         let (coordinator, handle) = Coordinator::new(config, parts, &registry)?;
         let (shutdown, rest) = (Shutdown::new(), Shutdown::new());

@@ -1,5 +1,7 @@
 //! Every message survives the wire; what makes no sense does not.
 
+use metashard_api::id::{ControllerUid, Slice};
+use metashard_fleet::message::{ControllerLoad, Load, ShardLoad};
 use proptest::{collection::vec, prelude::*};
 use prost::Message;
 
@@ -32,6 +34,27 @@ fn any_load() -> impl Strategy<Value = ShardLoad> {
     )
 }
 
+fn any_controller_load() -> impl Strategy<Value = ControllerLoad> {
+    ("[a-f0-9-]{36}", 0..64_u16, any::<u64>()).prop_map(|(uid, slice, cost_micros)| {
+        ControllerLoad {
+            controller: ControllerUid::new(uid),
+            slice: Slice(slice),
+            cost_micros,
+        }
+    })
+}
+
+fn any_whole_load() -> impl Strategy<Value = Load> {
+    let controllers = vec(any_controller_load(), 0..8);
+    (vec(any_load(), 0..8), controllers, 0..=1000_u32).prop_map(
+        |(shards, controllers, busy_permille)| Load {
+            shards,
+            controllers,
+            busy_permille,
+        },
+    )
+}
+
 fn any_grace() -> impl Strategy<Value = Duration> {
     any::<u64>().prop_map(Duration::from_millis)
 }
@@ -50,7 +73,7 @@ fn any_from_worker() -> impl Strategy<Value = FromWorker> {
                 held,
                 released,
             }),
-        vec(any_load(), 0..8).prop_map(|shards| FromWorker::Load { shards }),
+        any_whole_load().prop_map(FromWorker::Load),
         (0..MAX_SHARDS).prop_map(|shard| FromWorker::WarmReady {
             shard: ShardId(shard)
         }),
@@ -165,4 +188,44 @@ fn a_hello_without_a_name_or_with_an_endless_one_is_refused() {
         let field = "replica";
         assert_eq!(error, Error::Name { field, bytes });
     }
+}
+
+#[test]
+fn a_load_of_too_many_controllers_or_of_one_that_cannot_be_is_refused() {
+    let load = |controller: &str, slice, count| {
+        let controller = wire::ControllerLoad {
+            controller: controller.to_owned(),
+            slice,
+            cost_micros: 1,
+        };
+        worker_error(wire::worker_message::Body::Load(wire::Load {
+            controllers: vec![controller; count],
+            ..wire::Load::default()
+        }))
+    };
+
+    let (field, uid) = ("load.controllers", "load.controller");
+    assert_eq!(load("a", 0, 1025), Error::TooMany { field, count: 1025 });
+    assert_eq!(load("a", 64, 1), Error::Slice(64));
+    let [none, endless] = [0, 65].map(|bytes| Error::Name { field: uid, bytes });
+    assert_eq!(load("", 0, 1), none);
+    assert_eq!(load(&"a".repeat(65), 0, 1), endless);
+}
+
+#[test]
+fn a_worker_is_busy_by_a_thousand_thousandths_at_most() {
+    let body = wire::worker_message::Body::Load(wire::Load {
+        busy_permille: u32::MAX,
+        ..wire::Load::default()
+    });
+
+    let message = FromWorker::try_from(wire::WorkerMessage { body: Some(body) }).unwrap();
+
+    assert_eq!(
+        message,
+        FromWorker::Load(Load {
+            busy_permille: 1000,
+            ..Load::default()
+        })
+    );
 }

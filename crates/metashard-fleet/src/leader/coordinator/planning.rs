@@ -10,8 +10,9 @@ use metashard_api::{
 use super::{Coordinator, Tools, replica_of};
 use crate::{
     leader::{
-        Action, Report, Why,
-        plan::{self, Footing, Plan},
+        Action, Report,
+        demand::Part,
+        plan::{self, Footing, Plan, Terms},
         spec,
     },
     membership::Worker,
@@ -57,9 +58,17 @@ impl Coordinator {
         }
         self.plan_at = now.mono + PLAN_EVERY;
         self.is_dirty = true;
+        self.let_in(now, tools);
         let (budget, is_join) = self.budget(now, shares, tools);
-        let plan = plan::plan(now, &self.world(tools), &self.hand_overs, budget, None);
+        let terms = Terms {
+            budget,
+            is_join,
+            ..Terms::default()
+        };
+        let plan = plan::plan(now, &self.world(tools), &self.hand_overs, &terms);
+        self.hottest_percent = plan.hottest_percent;
         self.follow(now, plan, is_join);
+        self.judge_demand(now, tools);
         if self.map.spec.members.is_empty() {
             // All who are there get their share as first owners.
             self.newcomers.clear();
@@ -135,13 +144,47 @@ impl Coordinator {
         nobody_owns.then(|| first_seen + SETTLE)
     }
 
+    /// Those whose time has come get shards like all others; so do all, if there is nobody else.
+    fn let_in(&mut self, now: Now, tools: &Tools<'_>) {
+        let is_joined = |it: &Incarnation| tools.membership.is_joined(it);
+        self.held_back
+            .retain(|it, until| now.mono < *until && is_joined(it));
+        let world = self.world(tools);
+        let is_held_back = |it| self.held_back.contains_key(it);
+        if world.eligible().all(is_held_back) {
+            self.held_back.clear();
+        }
+    }
+
+    /// How many workers the work needs, once all have told how busy they are.
+    fn judge_demand(&mut self, now: Now, tools: &Tools<'_>) {
+        let world = self.world(tools);
+        if !world.knows_costs() {
+            return;
+        }
+        let parts = world.eligible().filter_map(|it| {
+            let about = tools.membership.worker(it)?.about();
+            Some(Part {
+                busy_permille: self.peers.costs.busy_permille(it)?,
+                capacity: match about.map_or(0, |about| about.capacity) {
+                    0 => 100,
+                    capacity => capacity,
+                },
+            })
+        });
+        let parts: Vec<Part> = parts.collect();
+        self.demand.take(now, &parts);
+    }
+
     /// How many shards may be moved for balance, and whether that is for a join.
     fn budget(&mut self, now: Now, shares: bool, tools: &Tools<'_>) -> (usize, bool) {
         if shares {
             self.share_at = None;
             let n_newcomers = self.newcomers.len();
-            let sessions = &self.peers.sessions;
-            self.newcomers.retain(|it| !sessions.contains(it));
+            let (sessions, held_back) = (&self.peers.sessions, &self.held_back);
+            self.newcomers
+                .retain(|it| !sessions.contains(it) || held_back.contains_key(it));
+            self.share_at = held_back.values().min().copied();
             let n_served = n_newcomers - self.newcomers.len();
             if n_served > 0 {
                 let world = self.world(tools);
@@ -150,8 +193,11 @@ impl Coordinator {
                 return (share * n_served, true);
             }
         }
-        if self.share_at.is_some() {
+        if self.share_at.is_some_and(|at| at <= now.mono + SETTLE) {
             // What is moved now to the first that joined could not be moved on to the next for a while.
+            return (0, false);
+        }
+        if tools.config.rules.keep(Rule::CostsKnown) && !self.world(tools).knows_costs() {
             return (0, false);
         }
         let is_past = |moved: &MonoTime| now.mono.since(*moved) >= PLAN_EVERY;
@@ -170,7 +216,7 @@ impl Coordinator {
             self.hand_overs.retarget(shard, target);
         }
         for begin in plan.begins {
-            if begin.why == Why::Balance && !is_join {
+            if begin.why.is_voluntary() && !is_join {
                 self.moved.push_back(now.mono);
             }
             self.hand_overs.begin(now, begin);
@@ -193,7 +239,11 @@ impl Coordinator {
         }
         for (target, shards) in by_target {
             let world = self.world(tools);
-            let plan = plan::plan(now, &world, &self.hand_overs, 0, Some(&target));
+            let terms = Terms {
+                exclude: Some(&target),
+                ..Terms::default()
+            };
+            let plan = plan::plan(now, &world, &self.hand_overs, &terms);
             for shard in &shards {
                 let from = self.hand_overs.get(*shard).map(|it| it.from.clone());
                 let other = plan.retargets.get(shard).cloned().flatten();

@@ -7,7 +7,8 @@ use metashard_api::id::{Incarnation, ShardId};
 use super::{Coordinator, planning::SETTLE};
 use crate::{
     leader::Action,
-    message::{Claim, FromLeader, FromWorker, LastWritten, Order},
+    membership::earliest,
+    message::{Claim, FromLeader, FromWorker, LastWritten, Load, Order},
     time::Now,
 };
 
@@ -28,7 +29,7 @@ impl Coordinator {
                 }
                 self.remind(from, &held, out);
             }
-            FromWorker::Load { shards } => self.peers.loaded(&shards),
+            FromWorker::Load(load) => self.take_load(now, from, &load),
             FromWorker::WarmReady { shard } => self.hand_overs.warm_ready(shard, from),
             FromWorker::Released {
                 claim,
@@ -73,9 +74,19 @@ impl Coordinator {
     fn open(&mut self, now: Now, from: &Incarnation) {
         self.peers.sessions.insert(from.clone());
         self.hand_overs.session_opened(from);
-        self.share_at.get_or_insert(now.mono + SETTLE);
+        self.share_at = earliest(self.share_at, Some(now.mono + SETTLE));
         self.plan_at = now.mono;
         self.is_dirty = true;
+    }
+
+    fn take_load(&mut self, now: Now, from: &Incarnation, load: &Load) {
+        let index = self.members.iter().position(|it| it == from);
+        let index = index.and_then(|it| u16::try_from(it).ok());
+        let map = &self.map;
+        self.peers.costs.take(now, from, load, |shard| {
+            let entry = map.spec.shards.get(usize::from(shard.0));
+            index.is_some() && entry.is_some_and(|entry| entry.owner == index)
+        });
     }
 
     /// Tells `owner` again what it owns and does not hold: that may have been lost with an older session.

@@ -31,6 +31,7 @@ impl Leader {
                 membership: &mut self.membership,
                 table: &mut self.table,
                 controllers: &self.controllers,
+                turnover: &self.turnover,
             }),
             Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => false,
         };

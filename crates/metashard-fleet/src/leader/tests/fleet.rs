@@ -1,5 +1,7 @@
 //! A fleet on one machine: leader machines, workers that do what they are told, and a server that answers at once.
 
+mod loads;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -47,6 +49,9 @@ pub(super) struct Fleet {
     /// All that leaders told workers.
     pub(super) told: Vec<(Incarnation, FromLeader)>,
     pub(super) reports: Vec<Report>,
+    /// What each shard costs, as the worker tells that holds it; 0 if it is not named.
+    pub(super) costs: BTreeMap<ShardId, u64>,
+    loads_at: MonoTime,
     n_drawn: usize,
 }
 
@@ -85,6 +90,8 @@ impl Fleet {
             maps: Vec::new(),
             told: Vec::new(),
             reports: Vec::new(),
+            costs: BTreeMap::new(),
+            loads_at: now.mono,
             n_drawn: 0,
         };
         for n in 0..n_replicas {
@@ -130,6 +137,11 @@ impl Fleet {
     }
 
     pub(super) fn join(&mut self, name: &str) {
+        self.join_as(name, name, "");
+    }
+
+    /// An incarnation of `replica`, of a version of the program.
+    pub(super) fn join_as(&mut self, name: &str, replica: &str, version: &str) {
         let incarnation = incarnation(name);
         let worker = FakeWorker {
             renews: true,
@@ -140,7 +152,8 @@ impl Fleet {
             renewed: self.now.mono,
         };
         self.workers.insert(incarnation.clone(), worker);
-        let lease = record(member(name, &incarnation), DURATION, 1);
+        let mut lease = record(member(replica, &incarnation), DURATION, 1);
+        version.clone_into(&mut lease.about.version);
         self.server.put(&lease_of(&incarnation), lease);
         self.show_worker(&incarnation);
     }
@@ -165,6 +178,7 @@ impl Fleet {
         while self.now.mono < end.mono {
             self.now = self.now.after(Duration::from_millis(100));
             self.renew_workers();
+            self.tell_loads();
             for n in 0..self.replicas.len() {
                 self.step(n);
             }
