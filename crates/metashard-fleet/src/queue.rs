@@ -89,6 +89,8 @@ pub enum Outcome {
     RetryAfter(Duration),
     /// It failed: the key comes again after its backoff, which grows.
     Backoff,
+    /// It could not begin yet: the key comes again after this length for the causes that it came for, failures as they were.
+    NotBegun(Duration),
     /// It was cut short and counts as not begun: the key is ready again at once, failures as they were.
     Interrupted,
 }
@@ -231,7 +233,9 @@ impl<K: Ord + Clone> Queue<K> {
             self.push_because(now, id, key, cause.into());
         } else {
             let timer = Timer::Delayed;
-            self.change(id, |flow| flow.push_at(now + delay, key, timer, cause));
+            self.change(id, |flow| {
+                flow.push_at(now + delay, key, timer, cause.into());
+            });
         }
     }
 
@@ -419,22 +423,24 @@ fn requeue<K: Ord + Clone>(
     key: &K,
     (outcome, causes): (Outcome, Causes),
 ) {
-    let delay = match outcome {
+    let retry = Causes::from(Cause::Retry);
+    let (delay, because) = match outcome {
         Outcome::Await => {
             flow.forget_failures(key);
             return;
         }
         Outcome::After(delay) => {
             flow.forget_failures(key);
-            delay
+            (delay, retry)
         }
-        Outcome::RetryAfter(delay) => delay,
-        Outcome::Backoff => jitter.delay(flow.fail(key)),
-        Outcome::Interrupted => Duration::ZERO,
+        Outcome::RetryAfter(delay) => (delay, retry),
+        Outcome::NotBegun(delay) => (delay, causes),
+        Outcome::Backoff => (jitter.delay(flow.fail(key)), retry),
+        Outcome::Interrupted => (Duration::ZERO, causes),
     };
     if delay.is_zero() {
         flow.push(now, key.clone(), causes);
-    } else {
-        flow.push_at(now + delay, key.clone(), Timer::Requeue, Cause::Retry);
+        return;
     }
+    flow.push_at(now + delay, key.clone(), Timer::Requeue, because);
 }

@@ -47,7 +47,7 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     let context = &instance.context;
     let began = context.clock.now();
     if !context.standing.load().may_begin(turn.claim, began) {
-        return Again::RetryAfter(NOT_NOW);
+        return Again::NotBegun(NOT_NOW);
     }
     let key = &popped.key;
     let mut state = instance.recall(key);

@@ -9,7 +9,7 @@ use metashard_api::id::TenantId;
 
 use crate::time::MonoTime;
 
-use super::{Cause, Causes, Counts, fair::Share};
+use super::{Causes, Counts, fair::Share};
 
 /// Assumed cost of an attempt until one has been measured.
 const FIRST_ESTIMATE: Duration = Duration::from_millis(5);
@@ -59,8 +59,9 @@ struct Entry {
     failures: u32,
     /// Why it came, since it was handed out last.
     causes: Causes,
-    /// Why the timer of others was set.
-    delayed_because: Option<Cause>,
+    /// Why each timer was set.
+    requeue_because: Causes,
+    delayed_because: Causes,
 }
 
 /// A key that is handed out.
@@ -140,7 +141,7 @@ impl<K: Ord + Clone> Flow<K> {
     }
 
     /// Makes `key` ready at `at`, or earlier if this timer of it is set to that.
-    pub(super) fn push_at(&mut self, at: MonoTime, key: K, timer: Timer, because: Cause) {
+    pub(super) fn push_at(&mut self, at: MonoTime, key: K, timer: Timer, because: Causes) {
         let entry = self.entries.entry(key.clone()).or_default();
         let slot = entry.slot(timer);
         match *slot {
@@ -151,9 +152,7 @@ impl<K: Ord + Clone> Flow<K> {
             None => {}
         }
         *slot = Some(at);
-        if timer == Timer::Delayed {
-            entry.delayed_because = Some(because);
-        }
+        *entry.because(timer) = because;
         self.timers.insert((at, key, timer));
     }
 
@@ -166,14 +165,12 @@ impl<K: Ord + Clone> Flow<K> {
         while self.next_timer().is_some_and(|at| at <= now)
             && let Some((_, key, timer)) = self.timers.pop_first()
         {
-            let mut cause = Cause::Retry;
+            let mut causes = Causes::NONE;
             if let Some(entry) = self.entries.get_mut(&key) {
                 *entry.slot(timer) = None;
-                if timer == Timer::Delayed {
-                    cause = entry.delayed_because.take().unwrap_or(Cause::Timer);
-                }
+                causes = std::mem::take(entry.because(timer));
             }
-            self.push(now, key, cause.into());
+            self.push(now, key, causes);
         }
     }
 
@@ -263,6 +260,13 @@ impl Entry {
         match timer {
             Timer::Requeue => &mut self.requeue,
             Timer::Delayed => &mut self.delayed,
+        }
+    }
+
+    fn because(&mut self, timer: Timer) -> &mut Causes {
+        match timer {
+            Timer::Requeue => &mut self.requeue_because,
+            Timer::Delayed => &mut self.delayed_because,
         }
     }
 

@@ -80,6 +80,21 @@ fn key_waits_once_however_often_it_is_pushed() {
 }
 
 #[test]
+fn what_could_not_begin_comes_again_for_the_same_causes() {
+    let mut queue = queue(10);
+    let flow = queue.add_flow(&tenant("a"), 10);
+    queue.push_because(at(0), flow, 1, Cause::ShardMove.into());
+    queue.pop(at(0)).unwrap();
+
+    queue.done(at(0), flow, &1, Outcome::NotBegun(millis(20)), millis(0));
+
+    assert!(queue.pop(at(19)).is_none());
+    assert_eq!(queue.pop(at(20)).unwrap().causes, Cause::ShardMove.into());
+    queue.done(at(20), flow, &1, Outcome::RetryAfter(millis(20)), millis(0));
+    assert_eq!(queue.pop(at(40)).unwrap().causes, Cause::Retry.into());
+}
+
+#[test]
 fn causes_gather_until_the_key_is_handed_out_and_outlive_an_interruption() {
     let mut queue = queue(10);
     let flow = queue.add_flow(&tenant("a"), 10);

@@ -147,14 +147,16 @@ impl Pair {
         state.ready = std::mem::take(&mut state.again);
         let delay = match outcome {
             Outcome::Await => None,
-            Outcome::After(delay) | Outcome::RetryAfter(delay) => Some(delay),
+            Outcome::After(delay) | Outcome::RetryAfter(delay) | Outcome::NotBegun(delay) => {
+                Some(delay)
+            }
             Outcome::Backoff => Some(self.jitter.delay(state.failures)),
             Outcome::Interrupted => Some(Duration::ZERO),
         };
         match outcome {
             Outcome::Await | Outcome::After(_) => state.failures = 0,
             Outcome::Backoff => state.failures += 1,
-            Outcome::RetryAfter(_) | Outcome::Interrupted => {}
+            Outcome::RetryAfter(_) | Outcome::NotBegun(_) | Outcome::Interrupted => {}
         }
         match delay {
             Some(Duration::ZERO) => state.ready = true,
@@ -260,6 +262,7 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
         Just(Outcome::Await),
         (0_u64..50).prop_map(|delay| Outcome::After(millis(delay))),
         (0_u64..50).prop_map(|delay| Outcome::RetryAfter(millis(delay))),
+        (0_u64..50).prop_map(|delay| Outcome::NotBegun(millis(delay))),
         Just(Outcome::Backoff),
         Just(Outcome::Interrupted),
     ]
