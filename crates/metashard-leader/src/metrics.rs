@@ -23,12 +23,18 @@ pub(crate) struct Metrics {
     unowned: IntGauge,
     unowned_seconds: IntGauge,
     hand_overs: IntGauge,
+    term: IntGauge,
+    lost: IntCounterVec,
+    placement: Placement,
+}
+
+/// What it counts of the work that it hands around.
+#[derive(Debug)]
+struct Placement {
     handover_seconds: HistogramVec,
     imbalance: Gauge,
     desired_workers: IntGauge,
-    term: IntGauge,
     moves: IntCounterVec,
-    lost: IntCounterVec,
 }
 
 impl Metrics {
@@ -67,33 +73,10 @@ impl Metrics {
                 "metashard_leader_hand_overs",
                 "Hand-overs under way.",
             )?,
-            handover_seconds: histogram_vec(
-                registry,
-                "metashard_leader_handover_seconds",
-                "How long the phases of hand-overs took: warm, drain, assign, and total; of each map the longest.",
-                &["phase"],
-                TOOK,
-            )?,
-            imbalance: float_gauge(
-                registry,
-                "metashard_leader_imbalance_ratio",
-                "Load of the hottest worker over the mean of all, by capacity. 0 on a replica that does not lead.",
-            )?,
-            desired_workers: gauge(
-                registry,
-                "metashard_leader_desired_workers",
-                "Workers of mean capacity that the measured work needs; 0: not known, or this replica does not lead.",
-            )?,
             term: gauge(
                 registry,
                 "metashard_leader_term",
                 "Term of the newest map seen.",
-            )?,
-            moves: counter_vec(
-                registry,
-                "metashard_leader_moves_total",
-                "Shards that changed hands, by reason: first, orphaned, leaving, join, roll_out, balance.",
-                &["reason"],
             )?,
             lost: counter_vec(
                 registry,
@@ -101,6 +84,7 @@ impl Metrics {
                 "Workers whose membership ended, by how: released, fenced, evicted, gone.",
                 &["how"],
             )?,
+            placement: Placement::register(registry)?,
         })
     }
 
@@ -112,7 +96,10 @@ impl Metrics {
         {
             let reason = [why.as_str()];
             let n_claims = claims.len() as u64;
-            self.moves.with_label_values(&reason).inc_by(n_claims);
+            self.placement
+                .moves
+                .with_label_values(&reason)
+                .inc_by(n_claims);
             self.took(*took);
         } else if let Report::WorkerLost { how, .. } = report {
             self.lost.with_label_values(&[how.as_str()]).inc();
@@ -128,7 +115,7 @@ impl Metrics {
         ];
         for (phase, took) in phases {
             if let Some(took) = took {
-                let seconds = self.handover_seconds.with_label_values(&[phase]);
+                let seconds = self.placement.handover_seconds.with_label_values(&[phase]);
                 seconds.observe(took.as_secs_f64());
             }
         }
@@ -156,10 +143,42 @@ impl Metrics {
         let unowned_for = usize::try_from(unowned_for).unwrap_or(usize::MAX);
         self.unowned_seconds.set(count(unowned_for));
         self.hand_overs.set(count(snapshot.n_hand_overs));
-        self.desired_workers.set(count(snapshot.wanted_workers));
+        self.placement
+            .desired_workers
+            .set(count(snapshot.wanted_workers));
         let percent = if leads { snapshot.hottest_percent } else { 0 };
-        self.imbalance.set(f64::from(percent) / 100.0);
+        self.placement.imbalance.set(f64::from(percent) / 100.0);
         self.term
             .set(i64::try_from(snapshot.term.0).unwrap_or(i64::MAX));
+    }
+}
+
+impl Placement {
+    fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            handover_seconds: histogram_vec(
+                registry,
+                "metashard_leader_handover_seconds",
+                "How long the phases of hand-overs took: warm, drain, assign, and total; of each map the longest.",
+                &["phase"],
+                TOOK,
+            )?,
+            imbalance: float_gauge(
+                registry,
+                "metashard_leader_imbalance_ratio",
+                "Load of the hottest worker over the mean of all, by capacity. 0 on a replica that does not lead.",
+            )?,
+            desired_workers: gauge(
+                registry,
+                "metashard_leader_desired_workers",
+                "Workers of mean capacity that the measured work needs; 0: not known, or this replica does not lead.",
+            )?,
+            moves: counter_vec(
+                registry,
+                "metashard_leader_moves_total",
+                "Shards that changed hands, by reason: first, orphaned, leaving, join, roll_out, balance.",
+                &["reason"],
+            )?,
+        })
     }
 }

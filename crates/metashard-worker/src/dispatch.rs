@@ -166,7 +166,8 @@ impl Dispatcher {
         task::spawn("sync", async move {
             let began = this.clock.now().mono;
             instance.timings.begin(began, popped.waited);
-            let sync = instance.meter.pass(instance.sync(&popped));
+            // In one place of its own: what it is wrapped in would each hold all of it once more.
+            let sync = instance.meter.pass(Box::pin(instance.sync(&popped)));
             let outcome = contained(sync, || instance.panicked(&popped.key)).await;
             let cost = this.clock.now().mono.since(began);
             instance.timings.end(began, cost);

@@ -47,7 +47,14 @@ impl World<'_> {
             let ago = match worker.state() {
                 State::Released => worker.over_for(now).filter(|ago| *ago < ROLLING)?,
                 State::Joined if self.is_leaving(it) => Duration::ZERO,
-                _ => return None,
+                State::Joined
+                | State::Silent
+                | State::Missing
+                | State::Taken
+                | State::Evicting
+                | State::Fenced
+                | State::Evicted
+                | State::Gone => return None,
             };
             Some((ago, self.age(it)))
         });

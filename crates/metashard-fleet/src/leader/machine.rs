@@ -184,23 +184,18 @@ impl Leader {
             Input::WorkerLeaseWritten(incarnation, written) => {
                 self.membership.written(now, &incarnation, written);
             }
-            Input::MapSeen(_) | Input::MapRead(_) | Input::MapWritten(_) => {
-                self.take_map(now, input);
-            }
+            Input::MapSeen(seen) => self.take_map(now, |table| table.see(seen)),
+            Input::MapRead(seen) => self.take_map(now, |table| table.read(now, seen)),
+            Input::MapWritten(written) => self.take_map(now, |table| table.written(now, written)),
             Input::ControllersCounted(_) | Input::FromWorker(..) | Input::SessionClosed(_) => {
                 self.hear(now, input, out);
             }
         }
     }
 
-    fn take_map(&mut self, now: Now, input: Input) {
+    fn take_map(&mut self, now: Now, take: impl FnOnce(&mut Table)) {
         let before = self.table.map().cloned();
-        match input {
-            Input::MapSeen(seen) => self.table.see(seen),
-            Input::MapRead(seen) => self.table.read(now, seen),
-            Input::MapWritten(written) => self.table.written(now, written),
-            _ => {}
-        }
+        take(&mut self.table);
         if let (Some(before), Some(after)) = (before, self.table.map())
             && before.version() != after.version()
         {

@@ -158,6 +158,9 @@ fn stand<'a>(
     }
 }
 
+/// Why a shard is moved from one member to another.
+type Reason<'a> = &'a dyn Fn(&Incarnation, &Incarnation) -> Why;
+
 impl Plan {
     fn take(
         &mut self,
@@ -165,10 +168,7 @@ impl Plan {
         hand_overs: &HandOvers,
         shard: ShardId,
         to: Option<&Incarnation>,
-        (exclude, why): (
-            Option<&Incarnation>,
-            &dyn Fn(&Incarnation, &Incarnation) -> Why,
-        ),
+        (exclude, why): (Option<&Incarnation>, Reason<'_>),
     ) {
         if let Some(hand_over) = hand_overs.get(shard) {
             if hand_over.to.is_none() || hand_over.to.as_ref() == exclude {

@@ -33,7 +33,7 @@ fn timed<T>(work: impl Fn() -> T) -> (T, Duration) {
     for _ in 0..5 {
         let began = cpu_time();
         drop(work());
-        shortest = shortest.min(cpu_time() - began);
+        shortest = shortest.min(cpu_time().saturating_sub(began));
     }
     (work(), shortest)
 }
