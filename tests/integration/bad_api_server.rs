@@ -25,8 +25,8 @@ use super::{
     canary::Canary,
     fault::{PARENT, Scene, children},
     support::{
-        CONFIG_MAP, Kind, OWN_REPLICA, SECRET, Shared, Stage, THING, WITHIN, as_told, condition_of,
-        config_map, eventually, install_crds, shared,
+        CONFIG_MAP, Kind, OWN_REPLICA, Parity, SECRET, Shared, Stage, THING, WITHIN, as_told,
+        condition_of, config_map, eventually, install_crds, shared,
     },
 };
 
@@ -270,6 +270,7 @@ async fn private() -> anyhow::Result<MutexGuard<'static, Private>> {
 async fn start_private() -> anyhow::Result<Shared> {
     let cluster = Cluster::start(cluster::Options {
         audit: true,
+        recorded: true,
         ..cluster::Options::default()
     })
     .await?;
@@ -278,7 +279,11 @@ async fn start_private() -> anyhow::Result<Shared> {
         .flags(["--zap-log-level=debug", "--zap-encoder=console"]);
     let mut replica = Replica::start(cluster.group(), &options)?;
     replica.ready(WITHIN).await?;
-    Ok(Shared { cluster, replica })
+    Ok(Shared {
+        cluster,
+        replica,
+        parity: Parity::default(),
+    })
 }
 
 #[tokio::test]

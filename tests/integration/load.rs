@@ -217,7 +217,7 @@ async fn a_first_list_of_many_objects_takes_little_more_memory_than_they_do_afte
         .await?;
     let cluster = &stage.shared.cluster;
     let ours = format!("--target-label-selector={OWN_REPLICA}={}", stage.namespace);
-    let options = replica::Options::new(cluster, &stage.namespace, &stage.namespace)?;
+    let options = replica::Options::new(cluster, &stage.namespace, &stage.namespace)?.unrecorded();
     let mut replica = Replica::start(cluster.group(), &options.flags([ours.as_str()]))?;
     replica.ready(WITHIN).await?;
     let before = memory(&replica, "VmRSS:")?;

@@ -32,6 +32,7 @@ mod load;
 mod migrate;
 mod observe;
 mod parents;
+mod parity;
 mod poor;
 mod probes;
 mod profile;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use metashard_testkit::{Replica, replica};
+use metashard_testkit::{Replica, proxy::Proxy, replica};
 use serde_json::{Value, json};
 
 use super::{
@@ -27,6 +27,7 @@ const fn rbac(kind: &'static str, plural: &'static str, namespaced: bool) -> Kin
 /// A replica that acts as a user with few rights.
 pub(crate) struct Poor {
     pub(crate) replica: Replica,
+    _proxy: Proxy,
     client: kube::Client,
     /// Of the user, its roles, and the system namespace.
     pub(crate) name: String,
@@ -67,12 +68,14 @@ impl Poor {
             "--zap-log-level=debug",
             "--zap-encoder=console",
         ]);
-        options.kubeconfig = cluster.kubeconfig(&name)?;
+        let proxy = Proxy::start_as(cluster, &name)?;
+        options.kubeconfig = proxy.kubeconfig();
         let mut replica = Replica::start(cluster.group(), &options)?;
         replica.ready(WITHIN).await?;
         let canary = Canary::start(stage, |controller| served_by(controller, &name)).await?;
         Ok(Self {
             replica,
+            _proxy: proxy,
             client,
             name,
             canary,

@@ -1,5 +1,5 @@
-//! `render` plans what the worker wrote, byte for byte: what a replica sent through a proxy is compared with what the same
-//! input gives without a cluster.
+//! `render` plans what the worker wrote, byte for byte, also from what a user has: the hook's request and its answer. From
+//! what replicas recorded every stage is compared, see `support::parity`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,95 +18,50 @@ use metashard_reconcile::{
     object::Object,
     write::{WriteError, WriteResult},
 };
-use metashard_testkit::{
-    Replica, crds,
-    hook::Call,
-    proxy::{Exchange, Proxy},
-    replica,
-};
+use metashard_testkit::{crds, hook::Call, proxy::Exchange};
 use serde_json::{Value, json, value::RawValue};
 
-use crate::support::{
-    CONFIG_MAP, OWN_REPLICA, SECRET, Stage, THING, WITHIN, as_told, config_map, data_of, labelled,
-};
+use crate::support::{CONFIG_MAP, SECRET, Stage, THING, as_told, config_map, data_of, labelled};
 
-/// A replica of its own behind a proxy.
-struct Recorded {
-    stage: Stage,
-    proxy: Proxy,
-    _replica: Replica,
+/// What was written in a stage's namespace, events left out.
+fn written(stage: &Stage) -> Vec<Exchange> {
+    let inside = format!("/namespaces/{}/", stage.namespace);
+    let mut all = stage.shared.cluster.sent(0);
+    all.retain(|it| it.path.contains(&inside) && !it.path.contains("/events"));
+    all
 }
 
-impl Recorded {
-    async fn start(claim: &str) -> anyhow::Result<Self> {
-        let stage = Stage::new(claim).await?;
-        let cluster = &stage.shared.cluster;
-        let name = stage.namespace.clone();
-        let system = cluster.namespace("render-system").await?;
-        let proxy = Proxy::start(cluster)?;
-        let selector = format!("--target-label-selector={OWN_REPLICA}={name}");
-        let mut options =
-            replica::Options::new(cluster, &name, &system)?.flags([selector.as_str()]);
-        options.kubeconfig = proxy.kubeconfig();
-        let mut replica = Replica::start(cluster.group(), &options)?;
-        replica.ready(WITHIN).await?;
-        Ok(Self {
-            stage,
-            proxy,
-            _replica: replica,
+/// Renders each call of the hook with its answer, and finds each write among those that the replica made.
+/// What is left over.
+async fn left_over(stage: &Stage) -> anyhow::Result<Vec<Exchange>> {
+    let mut left = written(stage);
+    for call in stage.hook.calls() {
+        let mut missing = Vec::new();
+        let hook = Hook::recorded(as_told(&call.json()).to_string());
+        render_against(input_of(&call)?, &hook, |asked| {
+            // Whatever is read is read before the hook is called.
+            let Asked::Write(write) = asked else {
+                return Err(WriteError::NoAuthority);
+            };
+            let wire = wire(write);
+            let same = |it: &Exchange| {
+                it.method == wire.method && it.path == wire.path && it.body == wire.body
+            };
+            let Some(found) = left.iter().position(same) else {
+                let body = String::from_utf8_lossy(&wire.body).into_owned();
+                missing.push(format!("{} {} {body}", wire.method, wire.path));
+                return Err(WriteError::NoAuthority);
+            };
+            answer_of(&left.remove(found))
         })
+        .await;
+        ensure!(
+            missing.is_empty(),
+            "rendered, and not written like that: {missing:#?}; written: {:#?}",
+            written(stage)
+        );
     }
-
-    /// Labels a controller so that the replica of this test serves it.
-    fn ours(&self) -> impl FnOnce(&mut Value) + use<> {
-        let name = self.stage.namespace.clone();
-        move |it| it["metadata"]["labels"] = json!({ OWN_REPLICA: name })
-    }
-
-    /// What was written in this stage's namespace, events left out.
-    fn written(&self) -> Vec<Exchange> {
-        let inside = format!("/namespaces/{}/", self.stage.namespace);
-        let mut all = self.proxy.exchanges();
-        all.retain(|it| {
-            it.method != http::Method::GET
-                && it.path.contains(&inside)
-                && !it.path.contains("/events")
-        });
-        all
-    }
-
-    /// Renders each call of the hook with its answer, and finds each write among those that the replica made.
-    /// What is left over.
-    async fn left_over(&self) -> anyhow::Result<Vec<Exchange>> {
-        let mut written = self.written();
-        for call in self.stage.hook.calls() {
-            let mut missing = Vec::new();
-            let hook = Hook::recorded(as_told(&call.json()).to_string());
-            render_against(input_of(&call)?, &hook, |asked| {
-                // Whatever is read is read before the hook is called.
-                let Asked::Write(write) = asked else {
-                    return Err(WriteError::NoAuthority);
-                };
-                let wire = wire(write);
-                let same = |it: &Exchange| {
-                    it.method == wire.method && it.path == wire.path && it.body == wire.body
-                };
-                let Some(found) = written.iter().position(same) else {
-                    let body = String::from_utf8_lossy(&wire.body).into_owned();
-                    missing.push(format!("{} {} {body}", wire.method, wire.path));
-                    return Err(WriteError::NoAuthority);
-                };
-                answer_of(&written.remove(found))
-            })
-            .await;
-            ensure!(
-                missing.is_empty(),
-                "rendered, and not written like that: {missing:#?}; written: {:#?}",
-                self.written()
-            );
-        }
-        Ok(written)
-    }
+    Ok(left)
 }
 
 /// What the API server answered, as the worker's write gate reads it.
@@ -160,13 +115,12 @@ fn secret(value: &str) -> Value {
 
 #[tokio::test]
 async fn what_is_rendered_is_what_the_worker_wrote_byte_for_byte() -> anyhow::Result<()> {
-    let recorded = Recorded::start("render").await?;
-    let stage = &recorded.stage;
+    let stage = Stage::new("render").await?;
     let controller = stage
         .controller()
         .child(CONFIG_MAP, "InPlace")
         .child(SECRET, "Recreate");
-    controller.edit(recorded.ours()).apply().await?;
+    controller.apply().await?;
     let map = |value: &str| {
         labelled(
             config_map("a", json!({ "k": value, "odd": "<&>\u{e9}" })),
@@ -207,14 +161,13 @@ async fn what_is_rendered_is_what_the_worker_wrote_byte_for_byte() -> anyhow::Re
     maps.becomes("a", "to be put back", is_back).await?;
     stage.settle(THING, "p").await?;
 
-    let methods = recorded
-        .written()
+    let methods = written(&stage)
         .iter()
         .map(|it| it.method.to_string())
         .collect();
     let expected: BTreeSet<_> = ["DELETE", "POST", "PUT"].map(str::to_owned).into();
     assert_eq!(expected, methods);
-    let left_over = recorded.left_over().await?;
+    let left_over = left_over(&stage).await?;
     assert!(
         left_over.is_empty(),
         "written, and not rendered: {left_over:#?}"

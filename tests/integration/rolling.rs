@@ -85,6 +85,15 @@ impl Scene {
             scene.heal(&name(index)).await?;
         }
         scene.updated("OnLatestRevision").await?;
+        // A child that is not seen to be well would move before the others.
+        let is_well = |it: &&Value| condition_of(it, "Ready").is_some();
+        let shown = |it: &Value| {
+            let groups = it["children"].as_object().into_iter().flatten();
+            let children = groups.flat_map(|group| group.1.as_object().into_iter().flatten());
+            children.map(|it| it.1).filter(is_well).count()
+        };
+        let all_well = |it: &Value| shown(it) == CHILDREN;
+        scene.stage.request("all children well", all_well).await?;
         Ok(scene)
     }
 

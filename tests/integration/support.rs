@@ -22,6 +22,7 @@ mod controller;
 mod decorator;
 mod objects;
 mod own;
+mod parity;
 
 pub(crate) use applying::{Applying, SERVER_SIDE, owner};
 pub(crate) use controller::ControllerBuilder;
@@ -31,6 +32,7 @@ pub(crate) use objects::{
     POD, REPLICA_SET, SECRET, SERVICE, THING, config_map, data_of, labelled, version_of,
 };
 pub(crate) use own::LEASE;
+pub(crate) use parity::{Parity, Tally};
 
 /// Label of controllers that the shared replica does not serve.
 pub(crate) const OWN_REPLICA: &str = "own-replica";
@@ -52,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) cluster: Cluster,
     /// Serves every controller without the label [`OWN_REPLICA`].
     pub(crate) replica: Replica,
+    /// What replicas write there against what is rendered.
+    pub(crate) parity: Parity,
 }
 
 /// What one test has for itself: a namespace, a hook, and a name for its controller and as label of its parents.
@@ -74,6 +78,7 @@ pub(crate) async fn shared() -> anyhow::Result<&'static Shared> {
 async fn start() -> anyhow::Result<Shared> {
     let cluster = Cluster::start(cluster::Options {
         audit: true,
+        recorded: true,
         ..cluster::Options::default()
     })
     .await?;
@@ -88,7 +93,11 @@ async fn start() -> anyhow::Result<Shared> {
     let options = options.flags([only_ours.as_str()]);
     let mut replica = Replica::start(cluster.group(), &options)?;
     replica.ready(WITHIN).await?;
-    Ok(Shared { cluster, replica })
+    Ok(Shared {
+        cluster,
+        replica,
+        parity: Parity::default(),
+    })
 }
 
 /// Installs the CRDs as they are shipped, and those of the test kit.
@@ -293,7 +302,8 @@ impl Stage {
 }
 
 impl Drop for Stage {
-    /// Prints what the shared replica logged about this stage; the test runner shows it if the test fails.
+    /// Prints what the shared replica logged about this stage; the test runner shows it if the test fails. Then compares
+    /// what was written with what is rendered.
     #[expect(
         clippy::print_stdout,
         reason = "the test runner keeps it, and shows it if the test fails"
@@ -307,6 +317,22 @@ impl Drop for Stage {
         for line in log.lines().filter(|line| line.contains(&self.namespace)) {
             println!("{line}");
         }
+        if std::thread::panicking() {
+            return;
+        }
+        let findings = match self.shared.parity.check(&self.shared.cluster) {
+            Ok((count, findings)) => {
+                let (passes, writes) = (count.passes, count.writes);
+                println!("--- rendered as written so far: {passes} passes, {writes} writes");
+                findings
+            }
+            Err(error) => vec![format!("{error:#}")],
+        };
+        assert!(
+            findings.is_empty(),
+            "what was written is not what is rendered:\n{}",
+            findings.join("\n")
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use metashard_api::names::{condition, event};
-use metashard_testkit::{Replica, replica};
+use metashard_testkit::{Replica, proxy::Proxy, replica};
 use serde_json::{Value, json};
 
 use super::poor::{bind, bind_in, rule};
@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 /// A replica that acts as a user without rights to ConfigMaps, named as the stage's namespace.
-async fn replica(stage: &Stage) -> anyhow::Result<Replica> {
+async fn replica(stage: &Stage) -> anyhow::Result<(Replica, Proxy)> {
     let (cluster, name) = (&stage.shared.cluster, &stage.namespace);
     let rules = json!([
         rule("metacontroller.k8s.io", "*", &["*"]),
@@ -29,10 +29,11 @@ async fn replica(stage: &Stage) -> anyhow::Result<Replica> {
         format!("--target-label-selector={OWN_REPLICA}={name}").as_str(),
         LEASE,
     ]);
-    options.kubeconfig = cluster.kubeconfig(name)?;
+    let proxy = Proxy::start_as(cluster, name)?;
+    options.kubeconfig = proxy.kubeconfig();
     let mut replica = Replica::start(cluster.group(), &options)?;
     replica.ready(WITHIN).await?;
-    Ok(replica)
+    Ok((replica, proxy))
 }
 
 #[tokio::test]
@@ -40,7 +41,7 @@ async fn a_finalizer_that_cannot_be_recorded_is_told_at_the_start_and_on_its_con
 -> anyhow::Result<()> {
     let stage = Stage::new("unrecorded").await?;
     let name = stage.namespace.clone();
-    let replica = replica(&stage).await?;
+    let (replica, _proxy) = replica(&stage).await?;
     let lacks = format!(
         "lacks rights: get, list, watch, create, update, delete configmaps in namespace {name};"
     );

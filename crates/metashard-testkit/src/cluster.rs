@@ -5,8 +5,10 @@
 
 use std::{
     fs,
+    io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     process::{Child, Command},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -26,6 +28,7 @@ use crate::{
     apply::apply_yaml,
     assets::{Assets, Wanted},
     group::{Group, tail},
+    proxy::{Exchange, Proxy},
     wait::eventually,
 };
 
@@ -57,6 +60,8 @@ pub struct Options {
     pub controller_manager: bool,
     /// Write one line of JSON for each finished request: [`Cluster::audit_events`].
     pub audit: bool,
+    /// Replicas reach the API server by a proxy, and record their passes: [`Cluster::sent`], [`Cluster::recordings`].
+    pub recorded: bool,
     /// Further flags of kube-apiserver.
     pub api_server_args: Vec<String>,
 }
@@ -71,6 +76,10 @@ pub struct Cluster {
     api_server: Mutex<Option<Child>>,
     /// The other servers, in the order of their start.
     others: Mutex<Vec<Child>>,
+    /// What was written by any of its proxies.
+    sent: Arc<Mutex<Vec<Exchange>>>,
+    /// What replicas reach the API server by, if that is recorded.
+    front: OnceLock<Proxy>,
     group: Group,
 }
 
@@ -124,11 +133,17 @@ impl Cluster {
             certificates,
             api_server: Mutex::new(None),
             others: Mutex::default(),
+            sent: Arc::default(),
+            front: OnceLock::new(),
             group,
         };
         this.write_admin_kubeconfig()?;
         this.spawn_other(&mut this.servers.etcd(), "etcd")?;
         this.start_api_server().await?;
+        if options.recorded {
+            let front = Proxy::start(&this)?;
+            this.front.get_or_init(|| front);
+        }
         if options.controller_manager {
             let mut command = this.servers.controller_manager(&this.kubeconfig(ADMIN)?)?;
             this.spawn_other(&mut command, "kube-controller-manager")?;
@@ -175,7 +190,7 @@ impl Cluster {
     pub fn kubeconfig(&self, user: &str) -> anyhow::Result<PathBuf> {
         let path = self.folder().join(format!("{user}.kubeconfig"));
         if !path.exists() {
-            let files = self.certificates.user(user)?;
+            let files = self.user_files(user)?;
             let text = servers::kubeconfig(
                 self.url(),
                 &self.certificates.authority(),
@@ -189,6 +204,48 @@ impl Cluster {
         Ok(path)
     }
 
+    /// A new certificate of a user, and its key.
+    pub(crate) fn user_files(&self, user: &str) -> anyhow::Result<Files> {
+        self.certificates.user(user)
+    }
+
+    /// Path of the kubeconfig file by which replicas reach the API server with all rights.
+    pub(crate) fn front_kubeconfig(&self) -> anyhow::Result<PathBuf> {
+        match self.front.get() {
+            Some(front) => Ok(front.kubeconfig()),
+            None => self.kubeconfig(ADMIN),
+        }
+    }
+
+    /// The flags by which replicas record their passes; none if they do not.
+    pub(crate) fn record_flags(&self) -> Vec<String> {
+        if self.front.get().is_none() {
+            return Vec::new();
+        }
+        let folder = self.recordings();
+        vec![
+            format!("--record-dir={}", folder.display()),
+            "--record-mib=4096".to_owned(),
+            "--record-secrets".to_owned(),
+        ]
+    }
+
+    /// Folder with a folder for each replica that has recorded passes.
+    pub fn recordings(&self) -> PathBuf {
+        self.folder().join("recordings")
+    }
+
+    /// What was written by way of proxies so far, in the order in which it was sent, without the first `skipped`.
+    pub fn sent(&self, skipped: usize) -> Vec<Exchange> {
+        let sent = self.sent.lock();
+        sent.get(skipped..).unwrap_or_default().to_vec()
+    }
+
+    /// Where proxies put what they see.
+    pub(crate) fn sent_to(&self) -> Arc<Mutex<Vec<Exchange>>> {
+        Arc::clone(&self.sent)
+    }
+
     fn write_admin_kubeconfig(&self) -> anyhow::Result<()> {
         let path = self.folder().join(format!("{ADMIN}.kubeconfig"));
         fs::write(&path, self.admin_kubeconfig(self.url()))
@@ -199,6 +256,11 @@ impl Cluster {
     pub(crate) fn admin_kubeconfig(&self, url: &str) -> String {
         let user = serde_json::json!({ "token": self.servers.admin_token });
         servers::kubeconfig(url, &self.certificates.authority(), &user)
+    }
+
+    /// Text of a kubeconfig file of nobody.
+    pub(crate) fn anonymous_kubeconfig(&self, url: &str) -> String {
+        servers::kubeconfig(url, &self.certificates.authority(), &serde_json::json!({}))
     }
 
     /// The certificate that the API server shows, and its key.
@@ -252,6 +314,24 @@ impl Cluster {
         text.lines()
             .map(|line| serde_json::from_str(line).context("read an audit event"))
             .collect()
+    }
+
+    /// The audit log as it is, from a position on, and the position of its end: for whoever reads on later.
+    ///
+    /// # Errors
+    /// As [`Cluster::audit_events`].
+    pub fn audit_lines(&self, from: u64) -> anyhow::Result<(String, u64)> {
+        let path = servers::audit_log(self.folder());
+        let what = || format!("read {}", path.display());
+        let mut file = fs::File::open(&path).with_context(what)?;
+        let mut lines = Vec::new();
+        file.seek(SeekFrom::Start(from)).with_context(what)?;
+        file.read_to_end(&mut lines).with_context(what)?;
+        // The last one may be being written.
+        let whole = lines.iter().rposition(|byte| *byte == b'\n');
+        lines.truncate(whole.map_or(0, |end| end + 1));
+        let end = from + lines.len() as u64;
+        Ok((String::from_utf8(lines).with_context(what)?, end))
     }
 
     /// Starts the API server after [`Cluster::stop_api_server`], on the same port, and waits until it is ready.

@@ -51,16 +51,22 @@ pub struct Request {
     pub received: Instant,
 }
 
-/// A request other than a watch, and its answer, byte for byte.
+/// A request that writes, and its answer, byte for byte.
 #[derive(Debug, Clone)]
 pub struct Exchange {
     /// Its method.
     pub method: Method,
     /// Its path, without the query.
     pub path: String,
+    /// Its query; empty if there is none.
+    pub query: String,
+    /// Its header fields.
+    pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
-    /// Status of the answer.
+    /// The name of its event in the API server's audit log; empty if the request did not get there.
+    pub audit_id: String,
+    /// Status of the answer; 0 as long as there is none.
     pub status: u16,
     /// Body of the answer.
     pub answer: Bytes,
@@ -80,7 +86,8 @@ pub struct Proxy {
 pub(crate) struct Shared {
     rule: Mutex<Arc<Rule>>,
     requests: Mutex<Vec<Request>>,
-    exchanges: Mutex<Vec<Exchange>>,
+    /// The cluster's.
+    exchanges: Arc<Mutex<Vec<Exchange>>>,
 }
 
 impl Request {
@@ -104,6 +111,18 @@ impl Proxy {
     /// # Errors
     /// If it cannot listen, or has no certificate.
     pub fn start(cluster: &Cluster) -> anyhow::Result<Self> {
+        Self::listen(cluster, None)
+    }
+
+    /// As [`Proxy::start`], for somebody else than the administrator: whoever comes by it acts as `user`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_as(cluster: &Cluster, user: &str) -> anyhow::Result<Self> {
+        Self::listen(cluster, Some(user))
+    }
+
+    fn listen(cluster: &Cluster, user: Option<&str>) -> anyhow::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listen")?;
         let address = listener.local_addr().context("read the proxy's address")?;
         listener
@@ -112,18 +131,19 @@ impl Proxy {
         let kubeconfig = cluster
             .folder()
             .join(format!("proxy-{}.kubeconfig", address.port()));
-        fs::write(
-            &kubeconfig,
-            cluster.admin_kubeconfig(&format!("https://{address}")),
-        )
-        .with_context(|| format!("write {}", kubeconfig.display()))?;
+        let url = format!("https://{address}");
+        let text = match user {
+            None => cluster.admin_kubeconfig(&url),
+            Some(_) => cluster.anonymous_kubeconfig(&url),
+        };
+        fs::write(&kubeconfig, text).with_context(|| format!("write {}", kubeconfig.display()))?;
         let shared = Arc::new(Shared {
             rule: Mutex::new(Arc::new(|_: &Request| Fault::Pass)),
             requests: Mutex::default(),
-            exchanges: Mutex::default(),
+            exchanges: cluster.sent_to(),
         });
         let (stop, stopped) = oneshot::channel();
-        let server = server::Server::new(cluster, Arc::clone(&shared))?;
+        let server = server::Server::new(cluster, user, Arc::clone(&shared))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -161,15 +181,9 @@ impl Proxy {
         self.shared.requests.lock().clone()
     }
 
-    /// All requests so far that changed something or read one document, in the order of their answers.
-    pub fn exchanges(&self) -> Vec<Exchange> {
-        self.shared.exchanges.lock().clone()
-    }
-
     /// Forgets the requests so far.
     pub fn forget(&self) {
         self.shared.requests.lock().clear();
-        self.shared.exchanges.lock().clear();
     }
 }
 
@@ -182,9 +196,19 @@ impl Shared {
         fault
     }
 
-    /// Records what a request that was not a watch was answered with.
-    pub(crate) fn answered(&self, exchange: Exchange) {
-        self.exchanges.lock().push(exchange);
+    /// Records a request that writes, before it is sent on; the number to tell its answer by.
+    pub(crate) fn sends(&self, exchange: Exchange) -> usize {
+        let mut exchanges = self.exchanges.lock();
+        exchanges.push(exchange);
+        exchanges.len() - 1
+    }
+
+    /// Records the answer, before it is given.
+    pub(crate) fn answered(&self, number: usize, status: u16, answer: Bytes) {
+        if let Some(exchange) = self.exchanges.lock().get_mut(number) {
+            exchange.status = status;
+            exchange.answer = answer;
+        }
     }
 }
 

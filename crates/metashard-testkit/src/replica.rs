@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    cluster::{ADMIN, Cluster, free_port},
+    cluster::{Cluster, free_port},
     group::{Group, tail},
     loopback::get,
     wait::eventually,
@@ -50,16 +50,17 @@ pub struct Replica {
 }
 
 impl Options {
-    /// A replica that may do everything in `cluster`.
+    /// A replica that may do everything in `cluster`. What it does is recorded if the cluster is
+    /// [recorded](crate::cluster::Options::recorded).
     ///
     /// # Errors
     /// If the kubeconfig file cannot be written.
     pub fn new(cluster: &Cluster, name: &str, system_namespace: &str) -> anyhow::Result<Self> {
         Ok(Self {
             name: name.to_owned(),
-            kubeconfig: cluster.kubeconfig(ADMIN)?,
+            kubeconfig: cluster.front_kubeconfig()?,
             system_namespace: system_namespace.to_owned(),
-            flags: Vec::new(),
+            flags: cluster.record_flags(),
             is_reachable: false,
             faults: String::new(),
         })
@@ -69,6 +70,13 @@ impl Options {
     #[must_use]
     pub fn flags<'a>(mut self, flags: impl IntoIterator<Item = &'a str>) -> Self {
         self.flags.extend(flags.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// The same without a recording, for a replica whose own use of something is measured.
+    #[must_use]
+    pub fn unrecorded(mut self) -> Self {
+        self.flags.retain(|flag| !flag.starts_with("--record-"));
         self
     }
 

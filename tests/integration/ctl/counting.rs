@@ -9,8 +9,8 @@ use crate::support::{CONFIG_MAP, CONTROLLER, OWN_REPLICA, SECRET, Stage, THING, 
 
 /// The lists and reads that went through, what is served left out.
 fn asked(proxy: &Proxy) -> Vec<String> {
-    let exchanges = proxy.exchanges();
-    let paths = exchanges.iter().map(|it| it.path.clone());
+    let requests = proxy.requests();
+    let paths = requests.iter().map(|it| it.path.clone());
     let served = ["/version", "/api", "/apis"];
     paths.filter(|it| !served.contains(&it.as_str())).collect()
 }

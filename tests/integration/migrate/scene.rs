@@ -19,8 +19,8 @@ use tokio::{
 
 use super::peer::{self, LEASE, Peer, STATEFUL_SET};
 use crate::support::{
-    CONFIG_MAP, CONTROLLER, Kind, Objects, POD, STAGE, Shared, Stage, THING, WITHIN, condition_of,
-    config_map, data_of, eventually, install_crds, throughout,
+    CONFIG_MAP, CONTROLLER, Kind, Objects, POD, Parity, STAGE, Shared, Stage, THING, WITHIN,
+    condition_of, config_map, data_of, eventually, install_crds, throughout,
 };
 
 /// The user that may do nothing.
@@ -57,6 +57,7 @@ async fn private() -> anyhow::Result<&'static Shared> {
         .get_or_try_init(async || {
             let options = cluster::Options {
                 audit: true,
+                recorded: true,
                 ..cluster::Options::default()
             };
             let cluster = Cluster::start(options).await?;
@@ -65,7 +66,11 @@ async fn private() -> anyhow::Result<&'static Shared> {
             let options = replica::Options::new(&cluster, "idle", "idle")?;
             let options = options.flags(["--target-label-selector=nobody=ever"]);
             let replica = Replica::start(cluster.group(), &options)?;
-            Ok(Shared { cluster, replica })
+            Ok(Shared {
+                cluster,
+                replica,
+                parity: Parity::default(),
+            })
         })
         .await
 }

@@ -4,7 +4,7 @@ use std::{convert::Infallible, net::TcpListener, path::Path, sync::Arc};
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::{Response, Uri, header};
+use http::{HeaderName, HeaderValue, Response, Uri, header};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -23,6 +23,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Exchange, Fault, Request, Shared};
 use crate::Cluster;
+
+/// Names the event of a request in the API server's audit log.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 type Body = BoxBody<Bytes, hyper::Error>;
 type Upstream = Client<HttpsConnector<HttpConnector>, Body>;
@@ -47,7 +50,12 @@ struct Route {
 }
 
 impl Server {
-    pub(super) fn new(cluster: &Cluster, shared: Arc<Shared>) -> anyhow::Result<Self> {
+    /// `user`: who asks the API server; `None`: whoever the request says.
+    pub(super) fn new(
+        cluster: &Cluster,
+        user: Option<&str>,
+        shared: Arc<Shared>,
+    ) -> anyhow::Result<Self> {
         let files = cluster.server_files();
         let chain = certificates(&files.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&files.key).context("read a private key")?;
@@ -62,12 +70,20 @@ impl Server {
                 .add(certificate)
                 .context("trust the cluster's authority")?;
         }
+        let tls = ClientConfig::builder().with_root_certificates(roots);
+        let tls = match user {
+            None => tls.with_no_client_auth(),
+            Some(user) => {
+                let files = cluster.user_files(user)?;
+                let key = PrivateKeyDer::from_pem_file(&files.key).context("read a private key")?;
+                tls.with_client_auth_cert(certificates(&files.certificate)?, key)
+                    .context("use a user's certificate")?
+            }
+        };
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(server)),
             url: cluster.url().to_owned(),
-            tls: ClientConfig::builder()
-                .with_root_certificates(roots)
-                .with_no_client_auth(),
+            tls,
             shared,
         })
     }
@@ -133,37 +149,66 @@ impl Route {
             headers: request.headers().clone(),
             received: Instant::now().into_std(),
         };
-        let (method, path) = (seen.method.clone(), seen.path.clone());
-        let is_watch = seen.is_watch();
+        let is_write = seen.is_write();
         let fault = self.shared.judge(seen);
+        if fault == Fault::Cut {
+            return Err(Cut);
+        }
+        if is_write {
+            return self.write(request, fault).await;
+        }
         match fault {
-            Fault::Cut => return Err(Cut),
             Fault::Answer(code) => return Ok(refusal(code)),
             Fault::Delay(delay) => tokio::time::sleep(delay).await,
-            Fault::Pass | Fault::LoseAnswer => {}
+            Fault::Cut | Fault::Pass | Fault::LoseAnswer => {}
         }
-        let request = directed(request, &self.url)?;
-        if is_watch {
-            let request = request.map(BodyExt::boxed);
-            let response = self.upstream.request(request).await.map_err(|_| Cut)?;
-            return match fault {
-                Fault::LoseAnswer => Err(Cut),
-                _ => Ok(response.map(BodyExt::boxed)),
-            };
+        let request = directed(request, &self.url)?.map(BodyExt::boxed);
+        let response = self.upstream.request(request).await.map_err(|_| Cut)?;
+        match fault {
+            Fault::LoseAnswer => Err(Cut),
+            _ => Ok(response.map(BodyExt::boxed)),
         }
-        let (head, body) = request.into_parts();
+    }
+
+    /// A request whose body and answer are taken whole, and recorded.
+    async fn write(
+        &self,
+        request: http::Request<Incoming>,
+        fault: Fault,
+    ) -> Result<Response<Body>, Cut> {
+        let (mut head, body) = directed(request, &self.url)?.into_parts();
         let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
-        let request = http::Request::from_parts(head, whole(body.clone()));
+        let audit_id = match fault {
+            Fault::Answer(_) => String::new(),
+            _ => uuid::Uuid::new_v4().to_string(),
+        };
+        if let Ok(id) = HeaderValue::from_str(&audit_id) {
+            head.headers.insert(AUDIT_ID, id);
+        }
+        let number = self.shared.sends(Exchange {
+            method: head.method.clone(),
+            path: head.uri.path().to_owned(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            headers: head.headers.clone(),
+            body: body.clone(),
+            audit_id,
+            status: 0,
+            answer: Bytes::new(),
+        });
+        match fault {
+            Fault::Answer(code) => {
+                self.shared.answered(number, code, Bytes::new());
+                return Ok(refusal(code));
+            }
+            Fault::Delay(delay) => tokio::time::sleep(delay).await,
+            Fault::Cut | Fault::Pass | Fault::LoseAnswer => {}
+        }
+        let request = http::Request::from_parts(head, whole(body));
         let response = self.upstream.request(request).await.map_err(|_| Cut)?;
         let (head, answer) = response.into_parts();
         let answer = answer.collect().await.map_err(|_| Cut)?.to_bytes();
-        self.shared.answered(Exchange {
-            method,
-            path,
-            body,
-            status: head.status.as_u16(),
-            answer: answer.clone(),
-        });
+        self.shared
+            .answered(number, head.status.as_u16(), answer.clone());
         if fault == Fault::LoseAnswer {
             return Err(Cut);
         }
@@ -198,10 +243,10 @@ fn refusal(code: u16) -> Response<Body> {
     let fields = response.headers_mut();
     fields.insert(
         header::CONTENT_TYPE,
-        http::HeaderValue::from_static("application/json"),
+        HeaderValue::from_static("application/json"),
     );
     if code == 429 {
-        fields.insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+        fields.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
 }
