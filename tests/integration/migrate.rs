@@ -188,8 +188,11 @@ async fn nothing_is_moved_while_somebody_renews_metacontrollers_lease() -> anyho
     let mut scene = scene().await?;
     scene.start()?;
     scene.peer.keeps_lease.store(true, Ordering::SeqCst);
+    // What takes its time on a busy machine is over then.
+    let says = scene.apply(&["--only-observe"]).await?;
+    assert_eq!(says.code, 0, "{says:?}");
 
-    let says = scene.apply(&["--timeout=8s"]).await?;
+    let says = scene.apply(&["--timeout=10s"]).await?;
     assert_eq!(says.code, 2, "{says:?}");
     assert!(says.err.contains("mc-0_1 still renews it"), "{says:?}");
     scene.is_left_alone("1").await?;
