@@ -36,7 +36,9 @@ async fn a_controller_says_in_conditions_and_columns_how_it_is() -> anyhow::Resu
     let (header, row) = columns(&stage).await?;
     assert_eq!(
         header,
-        ["Name", "Ready", "Reason", "Shard", "Worker", "Age"]
+        [
+            "Name", "Ready", "Reason", "Shard", "Worker", "Parents", "Age"
+        ]
     );
     assert_eq!(row[1..=2], [json!("True"), json!("Ready")]);
     assert_eq!(row[3], controller["status"]["shard"]);
