@@ -3,16 +3,15 @@
 //! One set of series for each controller, hook and URL; they go when the last [`Series`] handle goes.
 
 use std::{
-    collections::BTreeMap,
     fmt,
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use http::{Method, StatusCode};
 use metashard_api::id::ControllerKind;
 use metashard_reconcile::sync::HookKind;
-use metashard_runtime::metrics::{counter_vec, gauge_vec, histogram_vec};
+use metashard_runtime::metrics::{Live, counter_vec, gauge_vec, histogram_vec};
 use parking_lot::Mutex;
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
@@ -72,7 +71,7 @@ struct Shared {
     finalize: Family,
     customize: Family,
     certificates: Gauges,
-    live: Mutex<BTreeMap<Key, Weak<Series>>>,
+    live: Live<Key, Series>,
 }
 
 /// The metrics of one hook type.
@@ -97,29 +96,23 @@ impl Metrics {
             finalize: Family::register(registry, HookKind::Finalize)?,
             customize: Family::register(registry, HookKind::Customize)?,
             certificates: Gauges::register(registry)?,
-            live: Mutex::new(BTreeMap::new()),
+            live: Live::default(),
         })))
     }
 
     /// The series for `key`, shared with whoever has them already.
     pub(crate) fn series(&self, key: Key) -> Arc<Series> {
-        let mut live = self.0.live.lock();
-        if let Some(series) = live.get(&key).and_then(Weak::upgrade) {
-            return series;
-        }
-        let series = Arc::new(Series {
+        self.0.live.get(key, |key| Series {
             in_flight: self
                 .0
                 .family(key.hook)
                 .in_flight
                 .with_label_values(&key.labels()),
-            key: key.clone(),
+            key,
             shared: Arc::clone(&self.0),
             post_seconds: OnceLock::new(),
             requests: Mutex::new(Vec::new()),
-        });
-        live.insert(key, Arc::downgrade(&series));
-        series
+        })
     }
 }
 
@@ -281,16 +274,7 @@ impl Series {
 
 impl Drop for Series {
     fn drop(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let mut live = shared.live.lock();
-        // A successor may have taken the place since the last handle went: then the series are its own.
-        let is_ours = live
-            .get(&self.key)
-            .is_some_and(|series| std::ptr::eq(series.as_ptr(), self));
-        if is_ours {
-            live.remove(&self.key);
-            self.remove();
-        }
+        self.shared.live.leave(&self.key, self, || self.remove());
     }
 }
 

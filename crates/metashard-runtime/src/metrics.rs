@@ -3,6 +3,8 @@
 //! Each crate that has metrics has a `Metrics` with `Metrics::register(&Registry) -> Result<Metrics, prometheus::Error>`,
 //! built from the functions here. An error there means that a name is malformed or taken: a mistake in the program.
 
+mod live;
+
 use parking_lot::Mutex;
 use prometheus::{
     Error, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -11,6 +13,7 @@ use prometheus::{
     proto::MetricFamily,
 };
 
+pub use self::live::Live;
 use crate::{build_info, task};
 
 /// Makes a counter.

@@ -1,13 +1,9 @@
 //! What is counted of one controller: one set of series for each, which goes when the controller is run here no more.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Weak},
-};
+use std::{fmt, sync::Arc};
 
 use metashard_api::id::ControllerKind;
-use metashard_runtime::metrics::counter_vec;
+use metashard_runtime::metrics::{Live, counter_vec};
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntCounterVec, Registry};
 
@@ -19,10 +15,10 @@ pub(crate) struct Families(Arc<Shared>);
 type Key = (ControllerKind, Box<str>);
 
 /// A family, and the values of the labels after those of the controller.
-type Counted = (Family, Box<[Box<str>]>);
+type Counted = (Family, Box<[Box<str>]>, IntCounter);
 
 /// One of the metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Syncs,
     Spared,
@@ -36,7 +32,7 @@ struct Shared {
     spared: IntCounterVec,
     observed: IntCounterVec,
     fights: IntCounterVec,
-    live: Mutex<BTreeMap<Key, Weak<Series>>>,
+    live: Live<Key, Series>,
 }
 
 /// The series of one controller. Dropping the last handle takes them out of the registry.
@@ -44,7 +40,7 @@ pub(crate) struct Series {
     key: Key,
     shared: Arc<Shared>,
     /// Those that have been needed, which are few.
-    counters: Mutex<BTreeMap<Counted, IntCounter>>,
+    counters: Mutex<Vec<Counted>>,
 }
 
 impl Families {
@@ -79,24 +75,17 @@ impl Families {
                 "Times that a child was let be because somebody else changes it each time it is put right.",
                 &[],
             )?,
-            live: Mutex::default(),
+            live: Live::default(),
         })))
     }
 
     /// The series of a controller, shared with whoever has them already.
     pub(crate) fn series(&self, kind: ControllerKind, name: &str) -> Arc<Series> {
-        let key: Key = (kind, name.into());
-        let mut live = self.0.live.lock();
-        if let Some(series) = live.get(&key).and_then(Weak::upgrade) {
-            return series;
-        }
-        let series = Arc::new(Series {
-            key: key.clone(),
+        self.0.live.get((kind, name.into()), |key| Series {
+            key,
             shared: Arc::clone(&self.0),
             counters: Mutex::default(),
-        });
-        live.insert(key, Arc::downgrade(&series));
-        series
+        })
     }
 }
 
@@ -122,12 +111,17 @@ impl Series {
     }
 
     fn count(&self, family: Family, more: &[&str], by: u64) {
-        let which = (family, more.iter().map(|it| Box::from(*it)).collect());
         let mut counters = self.counters.lock();
-        let counter = counters
-            .entry(which)
-            .or_insert_with(|| self.family(family).with_label_values(&self.labels(more)));
+        let known =
+            |it: &&Counted| it.0 == family && it.1.iter().map(|it| &**it).eq(more.iter().copied());
+        if let Some((.., counter)) = counters.iter().find(known) {
+            counter.inc_by(by);
+            return;
+        }
+        let counter = self.family(family).with_label_values(&self.labels(more));
         counter.inc_by(by);
+        let more = more.iter().map(|it| Box::from(*it)).collect();
+        counters.push((family, more, counter));
     }
 
     fn labels<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
@@ -145,7 +139,7 @@ impl Series {
     }
 
     fn remove(&self) {
-        for (family, more) in self.counters.lock().keys() {
+        for (family, more, _) in &*self.counters.lock() {
             let more: Vec<_> = more.iter().map(|it| &**it).collect();
             // It is there, as it was counted.
             drop(
@@ -158,16 +152,7 @@ impl Series {
 
 impl Drop for Series {
     fn drop(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let mut live = shared.live.lock();
-        // A successor may have taken the place since the last handle went: then the series are its own.
-        let is_ours = live
-            .get(&self.key)
-            .is_some_and(|series| std::ptr::eq(series.as_ptr(), self));
-        if is_ours {
-            live.remove(&self.key);
-            self.remove();
-        }
+        self.shared.live.leave(&self.key, self, || self.remove());
     }
 }
 
