@@ -7,6 +7,7 @@ mod flaps;
 mod generation;
 mod machine;
 mod plan;
+mod recent;
 mod recovery;
 mod report;
 mod snapshot;

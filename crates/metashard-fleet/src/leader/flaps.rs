@@ -8,13 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use metashard_api::id::ReplicaId;
 
-use crate::{
-    membership::State,
-    time::{MonoTime, Now},
-};
-
-/// How long losses are remembered.
-const REMEMBERED: Duration = Duration::from_mins(10);
+use crate::{leader::recent::Recent, membership::State, time::Now};
 
 /// A replica that leaves in good order sooner than this after it joined counts as lost all the same.
 const SHORT_LIFE: Duration = Duration::from_mins(1);
@@ -28,14 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(5);
 /// Losses of replicas, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Flaps {
-    replicas: BTreeMap<ReplicaId, Flap>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Flap {
-    n_losses: u32,
-    /// In whole minutes: it need not be known better.
-    last: MonoTime,
+    replicas: BTreeMap<ReplicaId, Recent>,
 }
 
 impl Flaps {
@@ -45,32 +32,18 @@ impl Flaps {
         if how == State::Released && lived >= SHORT_LIFE {
             return;
         }
-        let flap = self.replicas.entry(replica.clone()).or_insert(Flap {
-            n_losses: 0,
-            last: now.mono,
-        });
-        flap.n_losses = flap.n_losses.saturating_add(1);
-        flap.last = MonoTime(Duration::from_mins(now.mono.0.as_secs() / 60));
+        self.replicas.entry(replica.clone()).or_default().count(now);
     }
 
     /// How long `replica`, which joins now, waits for its share. The first loss is free.
     pub(crate) fn wait(&self, now: Now, replica: &ReplicaId) -> Duration {
-        let flap = self.replicas.get(replica);
-        let n_losses = flap
-            .filter(|flap| flap.is_remembered(now))
-            .map_or(0, |flap| flap.n_losses);
+        let n_losses = self.replicas.get(replica).map_or(0, |it| it.n(now));
         match n_losses.checked_sub(2) {
             None => Duration::ZERO,
             Some(more) => FIRST_WAIT
                 .saturating_mul(1 << more.min(8))
                 .min(LONGEST_WAIT),
         }
-    }
-}
-
-impl Flap {
-    fn is_remembered(&self, now: Now) -> bool {
-        now.mono.since(self.last) < REMEMBERED
     }
 }
 

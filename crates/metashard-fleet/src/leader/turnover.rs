@@ -3,29 +3,19 @@
 //! A shard that is handed from one to the next again and again is let be: that is what bounds a roll-out, where each
 //! replica that leaves and each that joins is a reason to move.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use metashard_api::{id::ShardId, shard_map::ShardMapSpec};
 
-use crate::time::{MonoTime, Now};
-
-/// Moves are remembered until the shard has stayed for so long.
-const REMEMBERED: Duration = Duration::from_mins(10);
+use crate::{leader::recent::Recent, time::Now};
 
 /// After so many moves a shard is moved no more of our own accord.
-const MOST: u8 = 2;
+const MOST: u32 = 2;
 
 /// Moves of shards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Turnover {
-    shards: BTreeMap<ShardId, Moves>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Moves {
-    n: u8,
-    /// In whole minutes: it need not be known better.
-    last: MonoTime,
+    shards: BTreeMap<ShardId, Recent>,
 }
 
 impl Turnover {
@@ -34,12 +24,10 @@ impl Turnover {
         self.shards.retain(|_, it| it.is_remembered(now));
         let n_shards = u16::try_from(new.shards.len()).unwrap_or(u16::MAX);
         for shard in (0..n_shards).map(ShardId) {
-            let owner_of = |map: &'_ ShardMapSpec| map.owner(shard).map(|it| it.0.clone());
-            let (Some(before), Some(after)) = (owner_of(old), owner_of(new)) else {
-                continue;
-            };
-            if before != after {
-                self.count(now, shard);
+            if let (Some((before, _)), Some((after, _))) = (old.owner(shard), new.owner(shard))
+                && before != after
+            {
+                self.shards.entry(shard).or_default().count(now);
             }
         }
     }
@@ -47,22 +35,7 @@ impl Turnover {
     /// Whether `shard` has been moved often enough.
     pub(crate) fn is_restless(&self, now: Now, shard: ShardId) -> bool {
         let moves = self.shards.get(&shard);
-        moves.is_some_and(|moves| moves.n >= MOST && moves.is_remembered(now))
-    }
-
-    fn count(&mut self, now: Now, shard: ShardId) {
-        let moves = self.shards.entry(shard).or_insert(Moves {
-            n: 0,
-            last: now.mono,
-        });
-        moves.n = moves.n.saturating_add(1);
-        moves.last = MonoTime(Duration::from_mins(now.mono.0.as_secs() / 60));
-    }
-}
-
-impl Moves {
-    fn is_remembered(&self, now: Now) -> bool {
-        now.mono.since(self.last) < REMEMBERED
+        moves.is_some_and(|moves| moves.n(now) >= MOST)
     }
 }
 
@@ -71,6 +44,7 @@ mod tests {
     use metashard_api::shard_map::{Member, ShardEntry};
 
     use super::*;
+    use crate::leader::recent::REMEMBERED;
 
     const SHARD: ShardId = ShardId(0);
 
