@@ -364,6 +364,14 @@ impl Host {
         })
     }
 
+    /// The instance of a controller, if it is open.
+    fn open_instance(&self, name: &ControllerName) -> Option<Arc<Instance>> {
+        match &self.slots.get(name)?.state {
+            SlotState::Open(instance) => Some(Arc::clone(instance)),
+            SlotState::Elsewhere | SlotState::Refused { .. } | SlotState::Closing => None,
+        }
+    }
+
     /// The controllers of `shard`, with their instances.
     fn in_shard(&self, shard: ShardId) -> Vec<(ControllerName, Arc<Instance>)> {
         self.slots

@@ -241,9 +241,11 @@ async fn write(
 ) -> Written {
     let resource = Arc::new(Resource::of_controllers(name.0));
     let mut known = report.health.known(&report.place);
+    let said = said(object);
     for type_ in troubles::TYPES {
-        let is_told = || before.is_some_and(|it| it.health.tells(type_)) || says(object, type_);
-        if !report.health.tells(type_) && is_told() {
+        let is_told = before.is_some_and(|it| it.health.tells(type_))
+            || said.conditions.iter().any(|it| it.type_ == type_);
+        if !report.health.tells(type_) && is_told {
             known.push(troubles::calm(type_).known(type_));
         }
     }
@@ -310,11 +312,9 @@ fn watches_of(instance: &Instance) -> Part {
     }
 }
 
-/// Whether an object has a condition of this type.
-fn says(object: &Object, type_: &str) -> bool {
-    let status = object.status().unwrap_or_default();
-    let status: ControllerStatus = serde_json::from_slice(status).unwrap_or_default();
-    status.conditions.iter().any(|it| it.type_ == type_)
+/// The status that an object has; one that cannot be read says nothing.
+fn said(object: &Object) -> ControllerStatus {
+    serde_json::from_slice(object.status().unwrap_or_default()).unwrap_or_default()
 }
 
 /// The caches' part of a controller's health: the first trouble, else whether all have been listed.

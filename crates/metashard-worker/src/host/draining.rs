@@ -70,10 +70,9 @@ impl Host {
         changed: bool,
         then: impl Future<Output = ()> + Send + 'static,
     ) {
-        let Some(SlotState::Open(instance)) = self.slots.get(name).map(|slot| &slot.state) else {
+        let Some(instance) = self.open_instance(name) else {
             return;
         };
-        let instance = Arc::clone(instance);
         if changed && instance.is_running() {
             info!(logger = instance.logger(), controller = %name.1, "controller stopped");
             for reason in [event::STOPPING, event::STOPPED] {

@@ -1,7 +1,5 @@
 //! Whether a controller acts, only observes, or rests.
 
-use std::sync::Arc;
-
 use metashard_api::names::{ANNOTATION_MIGRATION, ANNOTATION_OBSERVE};
 use metashard_reconcile::object::Object;
 
@@ -61,12 +59,5 @@ impl Host {
                 gate.quiet(claim).await;
             }
         });
-    }
-
-    fn open_instance(&self, name: &ControllerName) -> Option<Arc<Instance>> {
-        match &self.slots.get(name)?.state {
-            super::SlotState::Open(instance) => Some(Arc::clone(instance)),
-            _ => None,
-        }
     }
 }

@@ -9,7 +9,7 @@ use crate::catalog::ControllerName;
 impl Host {
     /// Puts what is new of a controller into use.
     pub(super) fn secure(&self, name: &ControllerName) {
-        let Some(SlotState::Open(instance)) = self.slots.get(name).map(|slot| &slot.state) else {
+        let Some(instance) = self.open_instance(name) else {
             return;
         };
         let Some(security) = instance.hooks.security() else {
@@ -38,8 +38,7 @@ impl Host {
     pub(super) fn look_at_certificates(&self) {
         let wall = self.context.clock.wall();
         for name in self.secured() {
-            let Some(SlotState::Open(instance)) = self.slots.get(&name).map(|slot| &slot.state)
-            else {
+            let Some(instance) = self.open_instance(&name) else {
                 continue;
             };
             let Some(security) = instance.hooks.security() else {

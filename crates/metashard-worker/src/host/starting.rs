@@ -189,7 +189,7 @@ impl Host {
 
     /// The caches of a controller are fresh: it starts to work, if the ownership still holds.
     pub(super) fn begin(&mut self, name: &ControllerName, claim: Claim) {
-        let Some(SlotState::Open(instance)) = self.slots.get(name).map(|slot| &slot.state) else {
+        let Some(instance) = self.open_instance(name) else {
             return;
         };
         if self.tenures.acting(instance.shard) != Some(claim) || instance.is_running() {

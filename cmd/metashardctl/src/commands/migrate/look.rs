@@ -7,7 +7,6 @@ use metashard_api::{
     crd,
     endpoint::SourceKind,
     names::{LABEL_ROLE, MIGRATION_RECORD},
-    resource::Resource,
     selector::Selector,
 };
 use metashard_fleet::time::MonoTime;
@@ -121,7 +120,7 @@ impl Look {
         &self,
         workloads: &[Arc<Object>],
     ) -> anyhow::Result<(Vec<PeerSeen>, Vec<String>)> {
-        let resource = self.pods()?;
+        let resource = self.cluster.resource("pods")?;
         let (mut peers, mut uids) = (Vec::new(), Vec::new());
         for workload in workloads {
             let value: Value = serde_json::from_slice(workload.bytes())?;
@@ -164,7 +163,7 @@ impl Look {
         {
             return Ok(strays.clone());
         }
-        let resource = self.pods()?;
+        let resource = self.cluster.resource("pods")?;
         let mut strays = Vec::new();
         for pod in self.cluster.list(&resource, None, "").await? {
             let value: Value = serde_json::from_slice(pod.bytes())?;
@@ -175,14 +174,6 @@ impl Look {
         }
         self.strays = Some((now, strays.clone()));
         Ok(strays)
-    }
-
-    fn pods(&self) -> anyhow::Result<Arc<Resource>> {
-        let pods = self.cluster.served();
-        let found = pods
-            .into_iter()
-            .find(|it| it.plural == "pods" && it.group.is_empty());
-        found.context("the API server has no Pods")
     }
 
     /// Metacontroller's leader Leases: where its arguments say, and where replicas look for one.
