@@ -30,7 +30,7 @@ impl fmt::Display for ControllerKind {
 }
 
 /// `metadata.uid` of a controller object: a deleted and recreated controller is another one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ControllerUid(Arc<str>);
 
 /// Who owns controllers; the boundary of identity, quota and fairness.
@@ -75,7 +75,10 @@ text_id!(ControllerUid, TenantId, ReplicaId, Incarnation);
 pub struct ShardId(pub u16);
 
 /// Part of a split controller; 0 is the whole of one that is not split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Slice(pub u16);
 
 /// Number of one leadership; only grows. 0: nobody has led yet.

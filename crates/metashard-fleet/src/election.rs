@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use metashard_api::id::{Incarnation, ReplicaId};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     lease::{self, Hold, Observation, Status},
     record::{About, Seen},
@@ -13,7 +15,7 @@ use crate::{
 };
 
 /// What a candidate is told at its start.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Config {
     /// Name of the replica.
     pub replica: ReplicaId,
@@ -26,7 +28,7 @@ pub struct Config {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Input {
     /// A UUID for the next candidacy, as [`Action::DrawIncarnation`] asked.
     IncarnationDrawn(Incarnation),
@@ -48,7 +50,7 @@ pub enum Input {
 }
 
 /// What to do.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
     /// Draw a UUID; answer `IncarnationDrawn`.
     DrawIncarnation,
@@ -57,7 +59,7 @@ pub enum Action {
 }
 
 /// Where a candidate stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// Has no incarnation yet.
     Drawing,
@@ -79,7 +81,7 @@ pub enum Phase {
 /// deadline it only pauses: if a renewal succeeds later, the compare-and-swap proves that nobody led in between.
 /// When its claim ends it goes on as a new incarnation, and it writes the release only when the coordinator has
 /// stopped. Losing the lead ends neither the process nor any worker.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Election {
     config: Config,
     state: State,
@@ -91,7 +93,7 @@ pub struct Election {
     deadline: Option<BootTime>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum State {
     Drawing {
         asked: bool,
@@ -103,7 +105,7 @@ enum State {
     Stopped,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Stage {
     Acquiring,
     Leading,

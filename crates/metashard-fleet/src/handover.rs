@@ -7,6 +7,8 @@ use std::{
 
 use metashard_api::id::{Epoch, Incarnation, ShardId};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     leader::{Took, Why},
     message::{Claim, LastWritten, Order},
@@ -23,7 +25,7 @@ pub const EVICT_AFTER: Duration = Duration::from_mins(1);
 pub const COOL_DOWN: Duration = Duration::from_mins(1);
 
 /// One hand-over to begin.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Begin {
     /// The ownership that is to end.
     pub claim: Claim,
@@ -38,7 +40,7 @@ pub struct Begin {
 }
 
 /// One hand-over under way, until the map gives the shard to its new owner.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HandOver {
     /// The owner that is to stop.
     pub from: Incarnation,
@@ -60,7 +62,7 @@ pub struct HandOver {
     is_light: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Step {
     /// The target fills its caches, for at most `patience` from when it was asked.
     Warming {
@@ -72,7 +74,7 @@ enum Step {
 }
 
 /// An ownership that its owner has given up for good.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Release {
     /// The ownership's number.
     pub epoch: Epoch,
@@ -83,7 +85,7 @@ pub struct Release {
 }
 
 /// What [`HandOvers::advance`] found to do.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Due {
     /// Orders to send.
     pub orders: Vec<(Incarnation, Order)>,
@@ -94,7 +96,7 @@ pub struct Due {
 }
 
 /// All hand-overs under way, and what was released. Several run at once; nothing here needs the map but its epochs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct HandOvers {
     moves: BTreeMap<ShardId, HandOver>,
     releases: BTreeMap<ShardId, Release>,

@@ -25,6 +25,8 @@ pub use self::{
     report::{Report, Took, Why},
     snapshot::{MemberSnapshot, Snapshot},
 };
+use serde::{Deserialize, Serialize};
+
 use crate::{
     lease,
     map::{self, Map},
@@ -35,7 +37,7 @@ use crate::{
 };
 
 /// What a replica's leader machine is told at its start.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Config {
     /// Name of the replica.
     pub replica: ReplicaId,
@@ -55,7 +57,7 @@ pub struct Config {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Input {
     /// A UUID for the next candidacy, as [`Action::DrawIncarnation`] asked.
     IncarnationDrawn(Incarnation),
@@ -95,7 +97,7 @@ pub enum Input {
 }
 
 /// What to do. Requests run concurrently, each as a task of its own that nothing cancels.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
     /// Draw a UUID; answer `IncarnationDrawn`.
     DrawIncarnation,

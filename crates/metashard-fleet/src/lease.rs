@@ -15,6 +15,8 @@ pub use self::{
     hold::{Hold, Input, Status},
     observation::Observation,
 };
+use serde::{Deserialize, Serialize};
+
 use crate::{
     record::{About, Holder, Record},
     rules::Rules,
@@ -30,7 +32,7 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const LEAST_MARGIN: Duration = Duration::from_millis(300);
 
 /// What one incarnation writes into a Lease, and how.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Config {
     /// Name of the replica.
     pub replica: ReplicaId,
@@ -46,7 +48,7 @@ pub struct Config {
 
 /// One request for the API server, about one Lease. The driver carries out one at a time, waits for at most
 /// [`REQUEST_TIMEOUT`], and hands back how it ended as an [`Input`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Request {
     /// `POST` this content (uid and resourceVersion are empty).
     Create(Record),

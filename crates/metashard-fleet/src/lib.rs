@@ -17,6 +17,7 @@ mod model;
 pub mod placement;
 pub mod queue;
 pub mod record;
+pub mod recording;
 pub mod rules;
 pub mod shard;
 #[cfg(test)]

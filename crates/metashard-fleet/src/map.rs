@@ -1,5 +1,6 @@
 //! The ShardMap as the machines see it: one state of the object, read or to be written.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use metashard_api::{
@@ -8,7 +9,7 @@ use metashard_api::{
 };
 
 /// One state of the ShardMap. Two states of one map are the same exactly if uid and resourceVersion are.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Map {
     /// `metadata.uid`; another uid is another map, whatever its numbers say.
     pub uid: String,
@@ -31,7 +32,7 @@ impl Map {
 }
 
 /// What a read of the map, or a watch event, showed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Seen {
     /// It exists like this.
     Present(Arc<Map>),
@@ -40,7 +41,7 @@ pub enum Seen {
 }
 
 /// One write of the map.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Write {
     /// The state that it replaces: the `PUT` carries its uid and resourceVersion. `None`: create (`POST`).
     pub base: Option<Arc<Map>>,

@@ -11,6 +11,8 @@ use std::{
 use metashard_api::id::{Incarnation, ReplicaId};
 
 pub use self::worker::{State, Worker};
+use serde::{Deserialize, Serialize};
+
 use crate::{
     lease::{Observation, Request},
     record::{Record, Seen, Written},
@@ -29,7 +31,7 @@ pub(crate) type Requests = Vec<(Incarnation, Request)>;
 ///
 /// Any candidate observes. Only a leader asks for proof ([`Self::pursue`]): it reads with a quorum and writes `fenced`
 /// or `evicted`. What is over stays over: no incarnation comes back.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Membership {
     own_duration: Duration,
     rules: Rules,
@@ -43,7 +45,7 @@ pub struct Membership {
 }
 
 /// More than half of the workers are silent at once; fencing waits for one more duration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Postponed {
     /// How many are silent, or were fenced within the last duration.
     pub silent: usize,

@@ -1,11 +1,12 @@
 //! What leader and worker say to each other on a session. Times are lengths from receipt, never stamps.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use metashard_api::id::{ControllerUid, Epoch, Incarnation, ReplicaId, Seq, ShardId, Slice, Term};
 
 /// One ownership of a shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Claim {
     /// The shard.
     pub shard: ShardId,
@@ -15,7 +16,7 @@ pub struct Claim {
 
 /// How far the old owner's own writes had come when it released a shard: for each kind that it wrote,
 /// the highest `resourceVersion` that a write of it was answered with. The new owner's caches wait for it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LastWritten {
     /// `<group>/<version>/<resource>` (`v1/configmaps` for the core group).
     pub resource: String,
@@ -24,7 +25,7 @@ pub struct LastWritten {
 }
 
 /// From a worker to the leader.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FromWorker {
     /// First message of a session.
     Hello {
@@ -65,7 +66,7 @@ pub const MAX_CONTROLLER_LOADS: usize = 128;
 ///
 /// A **cost** is in microseconds for each second of wall time: the CPU time of passes, the time of hook calls, and the
 /// work that waits, as if it were to be done within a minute.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Load {
     /// One entry for each shard that holds a controller.
     pub shards: Vec<ShardLoad>,
@@ -77,7 +78,7 @@ pub struct Load {
 }
 
 /// Load of one shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ShardLoad {
     /// The shard.
     pub shard: ShardId,
@@ -90,7 +91,7 @@ pub struct ShardLoad {
 }
 
 /// Load of one controller, or of one slice of a controller that is split.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ControllerLoad {
     /// The controller.
     pub controller: ControllerUid,
@@ -101,7 +102,7 @@ pub struct ControllerLoad {
 }
 
 /// From the leader to a worker. Every message carries the leader's term and the map it stands on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FromLeader {
     /// The leader's term; a worker refuses one lower than the highest in a map that it has read.
     pub term: Term,
@@ -112,7 +113,7 @@ pub struct FromLeader {
 }
 
 /// What the leader asks for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Order {
     /// Fill the caches for `shard`; answer `WarmReady`.
     Warm {

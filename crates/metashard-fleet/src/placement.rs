@@ -8,6 +8,7 @@ mod layer;
 mod tests;
 
 use metashard_api::id::{ReplicaId, ShardId};
+use serde::{Deserialize, Serialize};
 
 use layer::{Layer, Plan};
 
@@ -26,7 +27,9 @@ pub struct Problem {
 }
 
 /// How even the members have to be. Whatever begins, an improvement goes on until the hottest is at 1.05 of the mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub enum Level {
     /// Nothing is moved while all are from 0.90 to 1.10 of the mean.
     #[default]

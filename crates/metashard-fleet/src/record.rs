@@ -1,5 +1,6 @@
 //! A Lease as this crate sees it: what was read, without its stamps of other machines' clocks.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use metashard_api::id::{Incarnation, ReplicaId};
@@ -11,7 +12,7 @@ pub const FENCED: &str = "fenced";
 pub const EVICTED: &str = "evicted";
 
 /// One state of a Lease. Two records of one Lease are the same exactly if uid and resourceVersion are.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     /// `metadata.uid`.
     pub uid: String,
@@ -28,7 +29,7 @@ pub struct Record {
 }
 
 /// Who holds a Lease.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Holder {
     /// Nobody: the holder released it (empty or absent `holderIdentity`).
     Released,
@@ -76,7 +77,7 @@ impl Holder {
 }
 
 /// What a holder says of itself in its Lease's annotations.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct About {
     /// gRPC address that others reach it at, `host:port`.
     pub address: String,
@@ -89,7 +90,7 @@ pub struct About {
 }
 
 /// What a read of a Lease, or a watch event, showed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Seen {
     /// It exists like this.
     Present(Record),
@@ -98,7 +99,7 @@ pub enum Seen {
 }
 
 /// How a write of a Lease or of the map ended.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Written<T> {
     /// Accepted; this is the new state.
     Accepted(T),

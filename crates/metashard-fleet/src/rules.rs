@@ -1,7 +1,9 @@
 //! The rules of safety as switches, so that a model can show that each of them is needed.
 
+use serde::{Deserialize, Serialize};
+
 /// A rule that a mutant of the machines breaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Rule {
     /// A holder's deadline counts from the sending of the confirmed write, not from its answer's receipt.
     DeadlineFromSending,
@@ -50,7 +52,7 @@ pub enum Rule {
 }
 
 /// Which rules a machine keeps: all of them, except in a model of a mutant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Rules {
     broken: Option<Rule>,
 }

@@ -1,17 +1,22 @@
 //! Time as an argument. Nothing in this crate reads a clock.
 
+use serde::{Deserialize, Serialize};
 use std::{ops::Add, time::Duration};
 
 /// A point on `CLOCK_BOOTTIME`, which runs on while the machine is suspended. Acting deadlines are measured on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct BootTime(pub Duration);
 
 /// A point on `CLOCK_MONOTONIC`. How long something was waited for is measured on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct MonoTime(pub Duration);
 
 /// One reading of both clocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Now {
     /// For deadlines until which one may act.
     pub boot: BootTime,

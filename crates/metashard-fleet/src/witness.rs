@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::{MonoTime, Now};
 
 /// What the replica's own Lease says of its power to write.
 ///
 /// It is told at each answer to a renewal. Renewals go out every quarter of the duration, so after half of one without
 /// a word the last renewal is overdue, and nothing is known any more.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Witness {
     renewing_since: Option<MonoTime>,
     overdue: MonoTime,

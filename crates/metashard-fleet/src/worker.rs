@@ -17,6 +17,8 @@ pub use self::{
     machine::Worker,
     standing::{Authority, Held, HeldState, Phase, Standing},
 };
+use serde::{Deserialize, Serialize};
+
 use crate::{
     lease, map,
     message::{Claim, FromLeader, FromWorker, LastWritten},
@@ -25,7 +27,7 @@ use crate::{
 };
 
 /// What a worker is told at its start.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Config {
     /// Name of the replica.
     pub replica: ReplicaId,
@@ -40,7 +42,7 @@ pub struct Config {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Input {
     /// The watch showed the map.
     MapSeen(map::Seen),
@@ -82,7 +84,7 @@ pub enum Input {
 }
 
 /// What to do. Carry them out in order, after publishing [`Worker::standing`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
     /// Read the map with a quorum; answer `MapRead` in every case.
     ReadMap,
@@ -135,7 +137,7 @@ pub enum Action {
 }
 
 /// What the caches of a new ownership must have seen before its first sync.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Freshness {
     /// The last owner released it: these writes of it.
     Released(Vec<LastWritten>),
@@ -144,7 +146,7 @@ pub enum Freshness {
 }
 
 /// Why an incarnation ends.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Loss {
     /// Its Lease is not its own any more; what a read showed.
     Lease(Seen),

@@ -11,6 +11,8 @@ use std::{
 
 use metashard_api::id::{Epoch, Incarnation, ReplicaId, ShardId, Term};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     handover::HandOvers,
     leader::{
@@ -34,7 +36,7 @@ const GATHER: Duration = Duration::from_millis(100);
 
 /// The leader's running loop, from the term that is its own until that is lost. A new one starts from the map and the
 /// Leases alone, and from what the workers say in their Hellos.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Coordinator {
     term: Term,
     /// The map that all that was said stands on.

@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use metashard_api::id::{ControllerUid, Incarnation, ShardId, Slice};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     message::{ControllerLoad, Load, ShardLoad},
     time::{MonoTime, Now},
@@ -23,14 +25,15 @@ const UNSETTLED: u8 = 2;
 const FORGOTTEN: Duration = Duration::from_mins(1);
 
 /// Moving averages of costs, in microseconds for each second.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Costs {
     shards: BTreeMap<ShardId, OfShard>,
+    #[serde(with = "crate::recording::pairs")]
     controllers: BTreeMap<(ControllerUid, Slice), OfController>,
     workers: BTreeMap<Incarnation, OfWorker>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 struct OfShard {
     /// `None`: not known.
     cost: Option<u64>,
@@ -39,13 +42,13 @@ struct OfShard {
     unsettled: u8,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct OfController {
     cost: u64,
     heard: MonoTime,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 struct OfWorker {
     /// Loads heard, up to [`ENOUGH`].
     n_loads: u8,

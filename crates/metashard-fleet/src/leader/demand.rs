@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::{MonoTime, Now};
 
 /// How busy workers should be, in thousandths of what they can do.
@@ -18,7 +20,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 /// The need is `sum of (busy x capacity) / (mean capacity x 0.6)`, rounded up and at least 1. What is wanted goes up to the
 /// need as soon as it would make those wanted so far more than 0.75 busy, and down to the greatest need of the last five
 /// minutes. In between it stays.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Demand {
     /// 0: not known.
     wanted: u64,

@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use metashard_api::id::ReplicaId;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{leader::recent::Recent, membership::State, time::Now};
 
 /// A replica that leaves in good order sooner than this after it joined counts as lost all the same.
@@ -20,7 +22,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
 /// Losses of replicas, by name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Flaps {
     replicas: BTreeMap<ReplicaId, Recent>,
 }

@@ -10,6 +10,8 @@ use metashard_api::{
     shard_map::Member,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     election::{self, Election, Phase},
     leader::{
@@ -34,7 +36,7 @@ use crate::{
 /// lead ends only this: workers carry on with the map as it is.
 ///
 /// After each call carry out the actions, and ask [`Self::poll_timeout`] again.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Leader {
     config: Config,
     started: MonoTime,
@@ -54,7 +56,7 @@ pub struct Leader {
 }
 
 /// How far this replica's lead has come.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Lead {
     /// It has none.
     Idle,

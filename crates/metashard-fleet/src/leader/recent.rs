@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::{MonoTime, Now};
 
 /// How long a count outlives what was counted last.
 pub(crate) const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// How often something has happened lately.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Recent {
     n: u32,
     /// In whole minutes: it need not be known better.

@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use metashard_api::id::Incarnation;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     membership::{Membership, State, Worker},
     time::{MonoTime, Now},
@@ -13,7 +15,7 @@ use crate::{
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The way to a new map. Its numbers begin above all that were ever given out.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Recovery {
     /// Who may still act on the old map: all whose Lease a list showed that was made after its loss was certain. `None`:
     /// that list has not come yet. Who joins later has read the new map, or none.

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use metashard_api::id::{Incarnation, ReplicaId, ShardId, Term};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{membership::State, message::Claim};
 
 /// Something that an operator would ask about.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Report {
     /// This replica leads: the map names its incarnation.
     LeadGained {
@@ -72,7 +74,7 @@ pub enum Report {
 }
 
 /// Why a shard changes hands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Why {
     /// It had no owner before.
     First,
@@ -89,7 +91,7 @@ pub enum Why {
 }
 
 /// How long the phases of hand-overs took; of several, the longest of each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Took {
     /// From the decision until the owner was told to stop: the target filled its caches. `None`: it was not waited for.
     pub warm: Option<Duration>,

@@ -7,6 +7,8 @@ use metashard_api::{
     shard_map::ShardMapSpec,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     leader::Action,
     map::{Map, Seen, Write},
@@ -24,7 +26,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// Watch events only ever bring it forward. After a write without an answer, or one that was refused, and whenever a
 /// watch event shows something strange, it is in doubt: a quorum read comes before anything else.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Table {
     newest: Option<Seen>,
     /// The highest numbers of any map seen: one that is made anew goes on above them.
@@ -40,7 +42,7 @@ pub(crate) struct Table {
     is_lower: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 enum InFlight {
     #[default]
     Nothing,

@@ -5,5 +5,6 @@ mod crash;
 mod fleet;
 mod hand_over;
 mod map_loss;
+mod recorded;
 mod roll_out;
 mod term;

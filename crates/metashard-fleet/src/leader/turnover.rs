@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 
 use metashard_api::{id::ShardId, shard_map::ShardMapSpec};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{leader::recent::Recent, time::Now};
 
 /// After so many moves a shard is moved no more of our own accord.
 const MOST: u32 = 2;
 
 /// Moves of shards.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Turnover {
     shards: BTreeMap<ShardId, Recent>,
 }

@@ -7,6 +7,8 @@ use std::{
 
 use metashard_api::id::{Epoch, Incarnation, ShardId};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     leader::{cost::Costs, turnover::Turnover},
     map::Map,
@@ -16,7 +18,7 @@ use crate::{
 };
 
 /// What workers have told this leader on their sessions. Proves nothing of their life.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Peers {
     /// Who has a session.
     pub(crate) sessions: BTreeSet<Incarnation>,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     lease::{Config, Request, margin},
     record::{Holder, Record, Seen, Written},
@@ -10,7 +12,7 @@ use crate::{
 };
 
 /// What happened to one's own Lease.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Input {
     /// How the last [`Request::Create`] or [`Request::Put`] ended.
     Written(Written<Record>),
@@ -21,7 +23,7 @@ pub enum Input {
 }
 
 /// Where a [`Hold`] stands.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Status {
     /// No write of it was confirmed yet.
     Taking,
@@ -38,7 +40,7 @@ pub enum Status {
 /// Each attempt has a number. After a conflict or a missing answer the Lease is read, and if it shows one of our own
 /// attempts whose answer never came, that is where the next one goes on from; the read itself extends nothing. So a
 /// single slow call never costs a Lease, and anything else that the read shows ends the claim.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hold {
     config: Config,
     status: Status,
@@ -65,7 +67,7 @@ pub struct Hold {
     renewing_since: Option<MonoTime>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Base {
     /// Nothing: the Lease does not exist.
     Nothing,
@@ -75,13 +77,13 @@ enum Base {
     Own(Record),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Confirmed {
     sent: Now,
     until: Now,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum InFlight {
     Nothing,
     Write { sent: Now },

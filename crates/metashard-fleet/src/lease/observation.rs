@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     record::{Holder, Seen},
     rules::{Rule, Rules},
@@ -13,7 +15,7 @@ use crate::{
 /// A claim has ended when this observer has seen its record unchanged for the duration written in it, counted from
 /// the receipt of the first answer or event that showed it, over a time in which every renewal of the observer's own
 /// Lease succeeded: who cannot write may not judge others who cannot either.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observation {
     seen: Seen,
     since: MonoTime,

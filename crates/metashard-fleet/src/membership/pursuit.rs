@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::worker::{State, Worker};
+use serde::{Deserialize, Serialize};
+
 use crate::{
     lease::Request,
     record::{Holder, Record, Seen, Written},
@@ -14,7 +16,7 @@ use crate::{
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// What a leader wants of one worker's Lease, and the request under way.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Pursuit {
     wants_eviction: bool,
     request: InFlight,
@@ -26,7 +28,7 @@ pub(super) struct Pursuit {
     not_before: MonoTime,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 enum InFlight {
     #[default]
     Nothing,

@@ -5,6 +5,8 @@ use std::time::Duration;
 use metashard_api::id::{Incarnation, ReplicaId};
 
 use super::pursuit::Pursuit;
+use serde::{Deserialize, Serialize};
+
 use crate::{
     lease::Observation,
     record::{About, Holder, Record, Seen},
@@ -13,7 +15,7 @@ use crate::{
 };
 
 /// What a worker's Lease says of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum State {
     /// It holds its Lease.
     Joined,
@@ -61,7 +63,7 @@ impl State {
 }
 
 /// One worker, in one incarnation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Worker {
     incarnation: Incarnation,
     replica: Option<ReplicaId>,

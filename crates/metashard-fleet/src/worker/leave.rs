@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     lease,
     message::FromWorker,
@@ -14,14 +16,14 @@ use crate::{
 };
 
 /// A shutdown under way.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Leaving {
     /// The end of the grace period: then the worker ends, drained or not.
     until: MonoTime,
     step: Step,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Step {
     /// The leader drains shard after shard; if it does not get there by this time, the worker does it alone.
     ByLeader(MonoTime),

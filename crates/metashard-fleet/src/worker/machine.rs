@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use metashard_api::id::{Incarnation, ShardId};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     lease::{self, Hold, Status},
     map,
@@ -24,7 +26,7 @@ use crate::{
 ///
 /// Its Lease says whether it lives, the newest map what it owns, its own memory what is over. After each call, publish
 /// [`Self::standing`], carry out the actions in order, and ask [`Self::poll_timeout`] again.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Worker {
     pub(super) config: Config,
     pub(super) stage: Stage,
@@ -40,7 +42,7 @@ pub struct Worker {
     standing: Arc<Standing>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Stage {
     /// Waits for a map.
     Reading,
@@ -54,7 +56,7 @@ pub(super) enum Stage {
     Left,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Membership {
     pub(super) hold: Hold,
     pub(super) member: Arc<Member>,
@@ -63,7 +65,7 @@ pub(super) struct Membership {
 }
 
 /// Signs of life of the code that runs shards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Dispatcher {
     next_ping: MonoTime,
     answered: Option<MonoTime>,

@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use metashard_api::id::{Seq, Term};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     map::{Map, Seen},
     rules::{Rule, Rules},
@@ -17,7 +19,7 @@ const DOUBT: Duration = Duration::from_secs(2);
 /// Pause before the map is read again after a read without an answer, or without a map.
 const READ_AGAIN: Duration = Duration::from_millis(500);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Maps {
     newest: Option<Arc<Map>>,
     /// The highest map that an order stood on.
@@ -31,7 +33,7 @@ pub(super) struct Maps {
 }
 
 /// A read is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Reading {
     /// It was sent when this was the highest map known of.
     Expects((Term, Seq)),

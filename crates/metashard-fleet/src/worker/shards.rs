@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use metashard_api::id::{Epoch, Incarnation, Seq, ShardId, Term};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     map::Map,
     message::{Claim, LastWritten},
@@ -12,20 +14,20 @@ use crate::{
 };
 
 /// All shards that concern one incarnation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Shards {
     shards: BTreeMap<ShardId, Shard>,
     rules: Rules,
 }
 
 /// A release to tell the leader.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Release {
     pub(super) claim: Claim,
     pub(super) last_written: Vec<LastWritten>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 struct Shard {
     /// The highest epoch that was released or lost: it and all below are over for good.
     tombstone: Epoch,
@@ -46,7 +48,7 @@ struct Shard {
     carried: Option<(Epoch, Freshness)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Running {
     epoch: Epoch,
     state: State,
@@ -55,7 +57,7 @@ struct Running {
     freshness: Freshness,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum State {
     Serving,
     Draining,

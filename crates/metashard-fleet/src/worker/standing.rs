@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use metashard_api::id::{Epoch, Incarnation, ReplicaId, ShardId};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     map::Map,
     message::Claim,
@@ -14,7 +16,7 @@ use crate::{
 ///
 /// Only [`Standing::authority`] makes it. One that is kept across a renewal of the Lease has the earlier deadline, so
 /// it is never too good; fetch a new one before each hook call and each write.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Authority {
     claim: Claim,
     member: Arc<Member>,
@@ -22,7 +24,7 @@ pub struct Authority {
 }
 
 /// A snapshot of what the worker may do. Cheap to clone and to replace at each renewal.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Standing {
     pub(super) phase: Phase,
     pub(super) member: Option<Arc<Member>>,
@@ -32,7 +34,9 @@ pub struct Standing {
 }
 
 /// Where the worker's membership stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub enum Phase {
     /// Has not read a map yet, or its dispatcher has not answered yet.
     #[default]
@@ -52,7 +56,7 @@ pub enum Phase {
 }
 
 /// One shard that the worker holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Held {
     /// Which ownership.
     pub epoch: Epoch,
@@ -61,7 +65,7 @@ pub struct Held {
 }
 
 /// How far one ownership has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum HeldState {
     /// Its caches are not known yet to be as new as the last owner's writes.
     Starting,
@@ -72,7 +76,7 @@ pub enum HeldState {
 }
 
 /// Replica and incarnation of a member.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Member {
     pub(super) replica: ReplicaId,
     pub(super) incarnation: Incarnation,

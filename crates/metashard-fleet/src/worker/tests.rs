@@ -20,6 +20,7 @@ use crate::{
     map::{Map, Seen as MapSeen},
     message::Order,
     record::{Holder, Record, Written},
+    recording::{History, Machine, testing::check},
     rules::Rule,
     time::Now,
 };
@@ -65,11 +66,21 @@ use Owner::{Me, Nobody, Other};
 
 struct Scene {
     worker: Worker,
+    history: History<Worker>,
     now: Now,
     out: Vec<Action>,
     /// How many incarnations were drawn.
     drawn: u64,
     lease_version: u64,
+}
+
+/// Whatever a test does with a worker, its decisions can be made again.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            check(&self.history, &self.worker);
+        }
+    }
 }
 
 impl Scene {
@@ -86,14 +97,16 @@ impl Scene {
             drain_hook_grace: GRACE,
             rules,
         };
+        let worker = Worker::new(now, config);
         let mut scene = Self {
-            worker: Worker::new(now, config),
+            history: History::new(&worker),
+            worker,
             now,
             out: Vec::new(),
             drawn: 0,
             lease_version: 0,
         };
-        scene.worker.handle_timeout(scene.now, &mut scene.out);
+        scene.call(Vec::new());
         scene
     }
 
@@ -121,7 +134,15 @@ impl Scene {
     }
 
     fn tell(&mut self, input: Input) {
-        self.worker.handle(self.now, input, &mut self.out);
+        self.call(vec![input]);
+    }
+
+    /// One call of the machine.
+    fn call(&mut self, inputs: Vec<Input>) {
+        let n_before = self.out.len();
+        self.worker.step(self.now, inputs.clone(), &mut self.out);
+        let actions = &self.out[n_before..];
+        self.history.note(&self.worker, self.now, inputs, actions);
     }
 
     /// What was asked for since the last call.
@@ -142,7 +163,7 @@ impl Scene {
         let mut fired = 0;
         while let Some(due) = self.worker.poll_timeout().filter(|due| *due <= end.mono) {
             self.now = self.now.after(self.now.mono.until(due));
-            self.worker.handle_timeout(self.now, &mut self.out);
+            self.call(Vec::new());
             fired += 1;
             assert!(fired < 1000, "timers fire without end");
         }

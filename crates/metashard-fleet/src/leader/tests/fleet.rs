@@ -4,6 +4,7 @@ mod loads;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    thread,
     time::Duration,
 };
 
@@ -18,6 +19,7 @@ use crate::{
     map::{self, Map},
     message::{Claim, FromLeader, FromWorker, LastWritten, Order},
     record::{About, Holder, Record, Seen, Written},
+    recording::{History, Machine, testing::check},
     rules::Rules,
     testing::{Server, incarnation, member, record},
     time::{MonoTime, Now},
@@ -57,6 +59,7 @@ pub(super) struct Fleet {
 
 pub(super) struct Replica {
     pub(super) leader: Leader,
+    pub(super) history: History<Leader>,
     pub(super) config: Config,
     pub(super) is_alive: bool,
     pub(super) has_finished: bool,
@@ -104,8 +107,10 @@ impl Fleet {
                 unix_time: Duration::from_secs(1_000_000),
                 rules,
             };
+            let leader = Leader::new(now, config.clone());
             fleet.replicas.push(Replica {
-                leader: Leader::new(now, config.clone()),
+                history: History::new(&leader),
+                leader,
                 config,
                 is_alive: true,
                 has_finished: false,
@@ -116,6 +121,13 @@ impl Fleet {
             fleet.tell(n, Input::MapSeen(map));
         }
         fleet
+    }
+
+    /// A replica knows nothing any more.
+    pub(super) fn restart(&mut self, n: usize) {
+        let leader = Leader::new(self.now, self.replicas[n].config.clone());
+        self.replicas[n].history = History::new(&leader);
+        self.replicas[n].leader = leader;
     }
 
     /// One leader and workers named so, each with its share.
@@ -204,13 +216,20 @@ impl Fleet {
     }
 
     pub(super) fn tell(&mut self, n: usize, input: Input) {
-        if !self.replicas[n].is_alive {
+        self.call(n, vec![input]);
+    }
+
+    /// One call of a leader machine.
+    fn call(&mut self, n: usize, inputs: Vec<Input>) {
+        let replica = &mut self.replicas[n];
+        if !replica.is_alive {
             return;
         }
         let mut actions = Vec::new();
-        self.replicas[n]
-            .leader
-            .handle(self.now, input, &mut actions);
+        replica.leader.step(self.now, inputs.clone(), &mut actions);
+        replica
+            .history
+            .note(&replica.leader, self.now, inputs, &actions);
         self.carry_out(n, actions);
     }
 
@@ -321,13 +340,7 @@ impl Fleet {
         let lease = self.server.lease(LEADER_LEASE);
         self.tell(n, Input::LeaderLeaseSeen(lease));
         self.open_sessions(n);
-        if self.replicas[n].is_alive {
-            let mut actions = Vec::new();
-            self.replicas[n]
-                .leader
-                .handle_timeout(self.now, &mut actions);
-            self.carry_out(n, actions);
-        }
+        self.call(n, Vec::new());
     }
 
     fn open_sessions(&mut self, n: usize) {
@@ -438,6 +451,18 @@ impl Fleet {
         };
         if let Some(answer) = answer {
             self.tell(n, Input::FromWorker(to, answer));
+        }
+    }
+}
+
+/// Whatever a test does with a fleet, its leaders' decisions can be made again.
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            return;
+        }
+        for replica in &self.replicas {
+            check(&replica.history, &replica.leader);
         }
     }
 }

@@ -9,7 +9,7 @@ use metashard_api::{
 
 use super::fleet::{DURATION, Fleet, N_SHARDS};
 use crate::{
-    leader::{Input, Leader, Report},
+    leader::{Input, Report},
     map,
     record::Holder,
     rules::Rules,
@@ -145,8 +145,7 @@ fn candidate_that_saw_a_loss_mended_by_another_does_not_mend_it_again() {
 fn candidate_that_no_watch_shows_a_map_reads_that_there_is_none() {
     let mut fleet = Fleet::new(1, Rules::default());
     fleet.server.delete_map();
-    let config = fleet.replicas[0].config.clone();
-    fleet.replicas[0].leader = Leader::new(fleet.now, config);
+    fleet.restart(0);
 
     fleet.run(Duration::from_secs(6));
 
