@@ -1,23 +1,17 @@
 //! What the probes are told: whether the replica has started, whether it is a member of the fleet, and whether its loops
 //! still turn.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::time::Duration;
 
 use metashard_fleet::worker::Phase;
 use metashard_kube::informer::Informers;
 use metashard_runtime::{clock::Clock, fault, pulse, shutdown::Token};
 use metashard_status::{
+    answers::Answers,
     check::{self, Check, Reporter},
     service::Parts,
-    syncs::Answers,
 };
-use metashard_worker::{
-    fleet::Handle,
-    journal::{Asked, Journal},
-};
+use metashard_worker::fleet::Handle;
 use prometheus::Registry;
 
 /// A loop that has not turned for so long is stuck. They turn every few seconds, and a write may hold one up for 10 s.
@@ -74,26 +68,13 @@ pub(crate) fn new() -> (Readiness, Checks) {
 
 impl Checks {
     /// What the status endpoints need. The process is alive as long as it answers and its loops turn.
-    ///
-    /// What syncs did is also told to who knows the incarnation of the `worker`: it was read from the cluster.
-    pub(crate) fn parts(
-        self,
-        registry: Registry,
-        draining: Token,
-        journal: Arc<Journal>,
-        worker: Arc<OnceLock<Handle>>,
-    ) -> Parts {
-        let is_incarnation = move |word: &str| {
-            let standing = worker.get().map(|worker| worker.standing.load());
-            standing.is_some_and(|it| it.incarnation().is_some_and(|it| it.as_str() == word))
-        };
-        let answers = Answers::new(move |query| journal.answer(&Asked::read(query)));
+    pub(crate) fn parts(self, registry: Registry, draining: Token, answers: Answers) -> Parts {
         Parts {
             registry,
             live: vec![self.loops],
             ready: vec![self.started, self.fleet, self.watches],
             draining,
-            syncs: Some(answers.admitting(is_incarnation)),
+            answers: Some(answers),
         }
     }
 }

@@ -4,6 +4,7 @@ mod argv;
 mod config;
 mod health;
 mod lifecycle;
+mod memory;
 mod options;
 mod peer;
 mod prepare;

@@ -1,6 +1,6 @@
 //! Puts the services of one replica together and runs them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use anyhow::Context;
 use metashard_api::names;
@@ -27,7 +27,7 @@ use metashard_runtime::{
     shutdown::Shutdown,
     tls::{Authority, Subject},
 };
-use metashard_worker::{fleet, journal::Journal, recordings::Recordings, service::Reconciler};
+use metashard_worker::{fleet, recordings::Recordings, service::Reconciler};
 use prometheus::Registry;
 use tokio::{
     net::TcpListener,
@@ -39,6 +39,7 @@ use crate::{
     config::Config,
     health,
     lifecycle::{self, Services},
+    memory::Memory,
     options::Role,
     peer::Guard,
     prepare,
@@ -68,20 +69,15 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let grace = config.fleet.shutdown_grace;
     let mut services = Services::new(shutdown.clone());
     let (readiness, checks) = health::new();
-    let journal = Arc::new(Journal::default());
-    let worker = Arc::new(OnceLock::new());
-    let parts = checks.parts(
-        registry.clone(),
-        shutdown.token(),
-        Arc::clone(&journal),
-        Arc::clone(&worker),
-    );
+    let memory = Arc::new(Memory::default());
+    let answers = memory.answers(&config.fleet.replica, &clock);
+    let parts = checks.parts(registry.clone(), shutdown.token(), answers);
     services.status(listeners, parts);
     let replica = tokio::select! {
-        replica = Replica::prepare(config, clock.clone(), registry, &grpc, journal) => replica?,
+        replica = Replica::prepare(config, clock.clone(), registry, &grpc, memory) => replica?,
         () = services.interrupted() => return services.run(&clock, grace).await,
     };
-    replica.start(&mut services, grpc, readiness, &worker)?;
+    replica.start(&mut services, grpc, readiness)?;
     services.run(&clock, grace).await
 }
 
@@ -103,8 +99,8 @@ struct Replica {
     guard: Option<Guard>,
     /// Whether a move from Metacontroller holds back what would be written.
     hold: watch::Sender<bool>,
-    /// What the last syncs did.
-    journal: Arc<Journal>,
+    /// What it remembers.
+    memory: Arc<Memory>,
 }
 
 impl Replica {
@@ -114,7 +110,7 @@ impl Replica {
         clock: Clock,
         registry: Registry,
         grpc: &TcpListener,
-        journal: Arc<Journal>,
+        memory: Arc<Memory>,
     ) -> anyhow::Result<Self> {
         let clients = connect(&config, &clock, &registry).await?;
         let namespace = config.fleet.system_namespace.as_str();
@@ -151,7 +147,7 @@ impl Replica {
             about,
             guard,
             hold: watch::Sender::new(is_held),
-            journal,
+            memory,
         })
     }
 
@@ -161,7 +157,6 @@ impl Replica {
         services: &mut Services,
         grpc: TcpListener,
         readiness: health::Readiness,
-        known: &OnceLock<fleet::Handle>,
     ) -> anyhow::Result<()> {
         let role = self.config.fleet.role;
         let worker = match role {
@@ -170,7 +165,7 @@ impl Replica {
         };
         if let Some(worker) = &worker {
             // There is one worker in a process: nobody else sets it.
-            let _set = known.set(worker.clone());
+            let _set = self.memory.worker.set(worker.clone());
         }
         if role != Role::Worker {
             self.start_leader(services, grpc, worker.as_ref())?;
@@ -263,7 +258,7 @@ impl Replica {
             discovery,
             informers: self.informers.clone(),
             standing: Arc::clone(&handle.standing),
-            journal: Arc::clone(&self.journal),
+            journal: Arc::clone(&self.memory.journal),
             hold: self.hold.subscribe(),
         };
         Ok(Reconciler::new(parts, &self.registry)?)
@@ -333,7 +328,9 @@ impl Replica {
             renewals,
             recorder: self.recorder(),
         };
-        let (coordinator, _handle) = Coordinator::new(config, parts, &self.registry)?;
+        let (coordinator, handle) = Coordinator::new(config, parts, &self.registry)?;
+        // As is one candidate.
+        let _set = self.memory.leader.set(handle);
         services.service("witness", witness.run(services.rest()));
         services.leader(coordinator.run(services.lead(), services.rest()));
         Ok(())

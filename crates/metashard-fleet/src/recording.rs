@@ -13,12 +13,14 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     mem,
+    time::Duration,
 };
 
+use metashard_api::id::ReplicaId;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::time::Now;
+use crate::{leader::Leader, time::Now, worker::Worker};
 
 /// A machine whose decisions can be made again.
 pub trait Machine: Clone + fmt::Debug {
@@ -70,6 +72,32 @@ pub struct Step<I> {
     pub inputs: Vec<I>,
     /// Fingerprint of what it decided.
     pub decided: u64,
+}
+
+/// A recording with where it is from: the content of a file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taken {
+    /// Version of the program. Another one may decide otherwise, or not read it at all.
+    pub version: String,
+    /// Whose it is.
+    pub replica: ReplicaId,
+    /// When it was taken, by the wall clock, since 1970.
+    pub unix_time: Duration,
+    /// When it was taken, by the clocks of its steps.
+    pub now: Now,
+    /// What was recorded.
+    pub of: Of,
+}
+
+/// The machines that are recorded.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Of {
+    /// Who leads, and where the shards are.
+    Leader(Box<Recording<Leader>>),
+    /// What one worker may do.
+    Worker(Box<Recording<Worker>>),
 }
 
 /// One call of a machine, made again.

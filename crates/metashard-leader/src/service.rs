@@ -11,6 +11,7 @@ use metashard_fleet::{
     leader::{self, Action, Input, Leader, Snapshot},
     map,
     record::{About, Seen, Written},
+    recording::{History, Machine},
     rules::Rules,
     time::MonoTime,
 };
@@ -21,6 +22,7 @@ use metashard_kube::{
     shard_map::{MapWatch, ShardMaps},
 };
 use metashard_runtime::{clock::Clock, pulse::Pulse, shutdown::Token};
+use parking_lot::Mutex;
 use prometheus::Registry;
 use tokio::sync::{mpsc, watch};
 use tracing::info;
@@ -88,6 +90,8 @@ pub struct Parts {
 pub struct Handle {
     /// The fleet as this replica sees it.
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
+    /// What its machine was told lately.
+    pub history: Arc<Mutex<History<Leader>>>,
 }
 
 /// A candidate, and the coordinator when it leads.
@@ -95,6 +99,7 @@ pub struct Handle {
 pub struct Coordinator {
     clock: Clock,
     machine: Leader,
+    history: Arc<Mutex<History<Leader>>>,
     requests: Requests,
     worker_leases: LeaseWatch,
     /// Another hold on the same watch, for lists.
@@ -137,26 +142,17 @@ impl Coordinator {
             renewals,
             recorder,
         } = parts;
-        let unix_time = clock
-            .wall()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
-        let mut machine = Leader::new(
-            clock.now(),
-            leader::Config {
-                replica: config.replica,
-                about: config.about,
-                lease_duration: config.lease_duration,
-                shards: config.shards,
-                drain_hook_grace: config.drain_hook_grace,
-                unix_time,
-                rules: Rules::default(),
-            },
-        );
+        let mut machine = machine_of(&config, &clock);
         let metrics = Metrics::register(registry, &config.leader_lease)?;
         let (snapshot, seen) = watch::channel(Arc::new(machine.snapshot(clock.now())));
+        let history = Arc::new(Mutex::new(History::new(&machine)));
+        let handle = Handle {
+            snapshot: seen,
+            history: Arc::clone(&history),
+        };
         let coordinator = Self {
             machine,
+            history,
             worker_leases: leases.watch(&informers),
             worker_lease_view: Arc::new(leases.view(&informers)),
             leader_leases: leader_leases.watch(&informers),
@@ -182,7 +178,7 @@ impl Coordinator {
             snapshot,
             finished: false,
         };
-        Ok((coordinator, Handle { snapshot: seen }))
+        Ok((coordinator, handle))
     }
 
     /// Stands for election, and coordinates when elected, until `shutdown` is asked for and the lead is given up.
@@ -252,11 +248,10 @@ impl Coordinator {
             let now = self.clock.now();
             let mut actions = Vec::new();
             inputs.extend(self.count_for_new_map(&inputs));
-            if inputs.is_empty() {
-                self.machine.handle_timeout(now, &mut actions);
-            } else {
-                self.machine.handle_all(now, inputs, &mut actions);
-            }
+            self.machine.step(now, inputs.clone(), &mut actions);
+            let mut history = self.history.lock();
+            history.note(&self.machine, now, inputs, &actions);
+            drop(history);
             sessions.set_leads(self.machine.leads(now));
             for action in actions {
                 self.carry_out(sessions, action);
@@ -348,6 +343,22 @@ impl Coordinator {
             changed
         });
     }
+}
+
+fn machine_of(config: &Config, clock: &Clock) -> Leader {
+    let since_1970 = clock.wall().duration_since(std::time::UNIX_EPOCH);
+    Leader::new(
+        clock.now(),
+        leader::Config {
+            replica: config.replica.clone(),
+            about: config.about.clone(),
+            lease_duration: config.lease_duration,
+            shards: config.shards,
+            drain_hook_grace: config.drain_hook_grace,
+            unix_time: since_1970.unwrap_or_default(),
+            rules: Rules::default(),
+        },
+    )
 }
 
 /// The next thing that was watched, answered or said. Dropping the future loses nothing.

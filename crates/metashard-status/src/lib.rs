@@ -4,10 +4,10 @@
 //! the other services report to.
 
 pub mod address;
+pub mod answers;
 pub mod check;
 mod health;
 mod metrics;
 pub mod options;
 mod pprof;
 pub mod service;
-pub mod syncs;

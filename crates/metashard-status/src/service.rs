@@ -9,9 +9,9 @@ use tokio::net::TcpListener;
 
 use crate::{
     address::{Address, BindError},
+    answers::{self, Answers},
     check::Check,
     health, metrics, pprof,
-    syncs::{self, Answers},
 };
 
 /// Where to listen.
@@ -44,8 +44,8 @@ pub struct Parts {
     pub ready: Vec<Check>,
     /// From when this is requested on, `/readyz` fails.
     pub draining: Token,
-    /// What the last syncs did, served beside the health to callers on this host; `None`: nothing.
-    pub syncs: Option<Answers>,
+    /// What the replica remembers, served beside the health to those who may know it; `None`: nothing.
+    pub answers: Option<Answers>,
 }
 
 impl Config {
@@ -103,7 +103,7 @@ impl Listeners {
             live,
             ready,
             draining,
-            syncs,
+            answers,
         } = parts;
         let mut running = Tasks::new();
         if let Some(listener) = pprof {
@@ -119,8 +119,8 @@ impl Listeners {
                 draining,
             });
             let mut router = health::router(checks);
-            if let Some(syncs) = syncs {
-                router = router.merge(syncs::router(syncs));
+            if let Some(answers) = answers {
+                router = router.merge(answers::router(answers));
             }
             running.spawn("health", serve(listener, router));
         }

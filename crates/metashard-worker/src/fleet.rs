@@ -14,6 +14,7 @@ use metashard_fleet::{
     lease,
     message::{Claim, FromWorker},
     record::{About, Written},
+    recording::{History, Machine},
     rules::Rules,
     time::MonoTime,
     worker::{self, Action, Input, Loss, Phase, Standing, Worker},
@@ -31,6 +32,7 @@ use metashard_runtime::{
     task::{Ended, Tasks},
     tls::{self, Authority},
 };
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, info, warn};
 
@@ -82,6 +84,8 @@ pub struct Handle {
     pub changed: watch::Receiver<()>,
     /// After each answer about its Lease: since when all its renewals succeeded, if they do.
     pub renewals: watch::Receiver<Option<MonoTime>>,
+    /// What its machine was told lately.
+    pub history: Arc<Mutex<History<Worker>>>,
 }
 
 /// The driver.
@@ -89,6 +93,7 @@ pub struct Handle {
 pub struct Fleet {
     clock: Clock,
     worker: Worker,
+    history: Arc<Mutex<History<Worker>>>,
     leases: Leases,
     maps: ShardMaps,
     map_changes: MapWatch,
@@ -139,10 +144,12 @@ impl Fleet {
         let standing = Arc::new(ArcSwap::new(Arc::clone(worker.standing())));
         let (changed, signal) = watch::channel(());
         let (renewals, renewed) = watch::channel(None);
+        let history = Arc::new(Mutex::new(History::new(&worker)));
         let handle = Handle {
             standing: Arc::clone(&standing),
             changed: signal,
             renewals: renewed,
+            history: Arc::clone(&history),
         };
         let fleet = Self {
             map_changes: maps.watch(&informers),
@@ -156,6 +163,7 @@ impl Fleet {
             _leader_watch: leader_watch,
             clock,
             worker,
+            history,
             leases,
             maps,
             standing,
@@ -218,10 +226,11 @@ impl Fleet {
             let now = self.clock.now();
             let mut actions = Vec::new();
             let is_renewal = matches!(input, Some(Input::LeaseAnswered { .. }));
-            match input {
-                Some(input) => self.worker.handle(now, input, &mut actions),
-                None => self.worker.handle_timeout(now, &mut actions),
-            }
+            let inputs: Vec<Input> = input.into_iter().collect();
+            self.worker.step(now, inputs.clone(), &mut actions);
+            let mut history = self.history.lock();
+            history.note(&self.worker, now, inputs, &actions);
+            drop(history);
             if is_renewal {
                 self.renewals.send_replace(self.worker.renewing_since(now));
             }

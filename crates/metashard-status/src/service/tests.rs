@@ -48,9 +48,12 @@ async fn start_on(address: &str) -> Running {
         live: vec![live_check],
         ready: vec![ready_check],
         draining: draining.token(),
-        syncs: Some(
-            Answers::new(|query| serde_json::json!({ "asked": query }))
-                .admitting(|word| word == "incarnation"),
+        answers: Some(
+            Answers::new(|word| word == "incarnation")
+                .at("/api/v1/syncs", |query| {
+                    Some(serde_json::json!({ "asked": query }).to_string())
+                })
+                .at("/api/v1/nothing", |_| None),
         ),
     };
     let served = task::spawn("status", listeners.serve(parts, stop.token()));
@@ -195,7 +198,7 @@ async fn without_addresses_nothing_is_listened_on() {
         live: vec![],
         ready: vec![],
         draining,
-        syncs: None,
+        answers: None,
     };
     let served = task::spawn("status", listeners.serve(parts, stop.token()));
 
@@ -235,4 +238,18 @@ async fn syncs_are_told_to_callers_from_elsewhere_that_know_the_replicas_incarna
     assert_eq!(refused, 403);
     assert!(text.contains("incarnation"), "{text}");
     assert_eq!(told, (200, r#"{"asked":[]}"#.to_owned()));
+}
+
+#[tokio::test]
+async fn what_a_replica_does_not_have_is_not_found() {
+    let running = start().await;
+
+    let told = exchange(
+        running.health,
+        "/api/v1/nothing",
+        "x-metashard-status: 1\r\n",
+    )
+    .await;
+
+    assert_eq!(told, (404, "this replica has none\n".to_owned()));
 }

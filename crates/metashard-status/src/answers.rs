@@ -1,4 +1,4 @@
-//! `/api/v1/syncs`: what the last syncs of this replica did and why, for `metashardctl why`.
+//! `/api/v1/...`: what this replica remembers, for `metashardctl`.
 //!
 //! The header [`HEADER`] must be there, which neither a browser nor a redirected hook call sends. From the same host, which
 //! is where a port-forward ends, any value of it will do: who may do that to the Pod is the cluster's decision. From elsewhere,
@@ -13,54 +13,72 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use serde_json::Value;
-
-/// Where it is.
-const PATH: &str = "/api/v1/syncs";
+use metashard_runtime::task;
 
 /// The header that a request must have; its value matters to callers from elsewhere.
 pub const HEADER: &str = "x-metashard-status";
 
-/// Answers a query: pairs of names and values, decoded.
+/// What is answered where.
 #[derive(Clone)]
 pub struct Answers {
+    paths: Vec<(&'static str, Arc<Answer>)>,
+    admits: Arc<Admits>,
+}
+
+type Answer = dyn Fn(&[(String, String)]) -> Option<String> + Send + Sync;
+
+type Admits = dyn Fn(&str) -> bool + Send + Sync;
+
+/// One path.
+#[derive(Clone)]
+struct Path {
     answer: Arc<Answer>,
     admits: Arc<Admits>,
 }
 
-type Answer = dyn Fn(&[(String, String)]) -> Value + Send + Sync;
-
-type Admits = dyn Fn(&str) -> bool + Send + Sync;
-
 impl Answers {
-    /// Answers by `answer`, which must not block, to callers on the same host.
-    pub fn new(answer: impl Fn(&[(String, String)]) -> Value + Send + Sync + 'static) -> Self {
+    /// No paths yet; they are for callers on the same host, and for those from elsewhere whose value of [`HEADER`] it
+    /// `admits`.
+    pub fn new(admits: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self {
-            answer: Arc::new(answer),
-            admits: Arc::new(|_| false),
+            paths: Vec::new(),
+            admits: Arc::new(admits),
         }
     }
 
-    /// Also to callers from elsewhere whose value of [`HEADER`] it `admits`.
+    /// Also answers at `path`: to a query, which is pairs of names and values, decoded, with a text of JSON, or with
+    /// nothing where this replica has no such thing. `answer` may take its time.
     #[must_use]
-    pub fn admitting(mut self, admits: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.admits = Arc::new(admits);
+    pub fn at(
+        mut self,
+        path: &'static str,
+        answer: impl Fn(&[(String, String)]) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.paths.push((path, Arc::new(answer)));
         self
     }
 }
 
 impl fmt::Debug for Answers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Answers")
+        f.debug_list()
+            .entries(self.paths.iter().map(|(path, _)| path))
+            .finish()
     }
 }
 
 pub(crate) fn router(answers: Answers) -> Router {
-    Router::new().route(PATH, get(syncs)).with_state(answers)
+    let Answers { paths, admits } = answers;
+    paths
+        .into_iter()
+        .fold(Router::new(), |router, (path, answer)| {
+            let admits = Arc::clone(&admits);
+            router.route(path, get(asked).with_state(Path { answer, admits }))
+        })
 }
 
-async fn syncs(
-    State(answers): State<Answers>,
+async fn asked(
+    State(path): State<Path>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     uri: Uri,
@@ -70,12 +88,16 @@ async fn syncs(
         return (StatusCode::FORBIDDEN, text).into_response();
     };
     let is_near = from.ip().to_canonical().is_loopback();
-    if !is_near && !word.to_str().is_ok_and(|word| (answers.admits)(word)) {
+    if !is_near && !word.to_str().is_ok_and(|word| (path.admits)(word)) {
         let text = format!("the header {HEADER} does not hold this replica's incarnation\n");
         return (StatusCode::FORBIDDEN, text).into_response();
     }
-    let answer = (answers.answer)(&query(uri.query().unwrap_or_default()));
-    ([(CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
+    let query = query(uri.query().unwrap_or_default());
+    match task::blocking("status answer", move || (path.answer)(&query)).await {
+        Ok(Some(answer)) => ([(CONTENT_TYPE, "application/json")], answer).into_response(),
+        Ok(None) => (StatusCode::NOT_FOUND, "this replica has none\n").into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 fn query(text: &str) -> Vec<(String, String)> {

@@ -1,0 +1,76 @@
+//! What a replica remembers and tells: what its syncs did, and what the machines of the fleet were told.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::UNIX_EPOCH,
+};
+
+use metashard_api::id::{Incarnation, ReplicaId};
+use metashard_fleet::recording::{Of, Taken};
+use metashard_runtime::{build_info, clock::Clock};
+use metashard_status::answers::Answers;
+use metashard_worker::{
+    fleet,
+    journal::{Asked, Journal},
+};
+
+/// All of it. The machines are there once they have been started, and stay away where the role has none.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// What the last syncs did.
+    pub(crate) journal: Arc<Journal>,
+    /// The worker, once it has been started.
+    pub(crate) worker: OnceLock<fleet::Handle>,
+    /// The candidate, once it has been started.
+    pub(crate) leader: OnceLock<metashard_leader::Handle>,
+}
+
+impl Memory {
+    /// What is told to callers on this host, and to who knows an incarnation of the replica: it was
+    /// read from the cluster.
+    pub(crate) fn answers(self: &Arc<Self>, replica: &ReplicaId, clock: &Clock) -> Answers {
+        let about = Arc::new((replica.clone(), clock.clone()));
+        let taken = move |of: Of| {
+            let (replica, clock) = &*about;
+            let taken = Taken {
+                version: build_info::VERSION.to_owned(),
+                replica: replica.clone(),
+                unix_time: clock.wall().duration_since(UNIX_EPOCH).unwrap_or_default(),
+                now: clock.now(),
+                of,
+            };
+            serde_json::to_string(&taken).ok()
+        };
+        let (it, syncs, leader) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
+        let (worker, told) = (Arc::clone(self), taken.clone());
+        Answers::new(move |word| it.is_incarnation(word))
+            .at("/api/v1/syncs", move |query| {
+                Some(syncs.journal.answer(&Asked::read(query)).to_string())
+            })
+            .at("/api/v1/fleet/leader", move |_| {
+                let history = leader.leader.get()?.history.lock();
+                let recording = history.recording();
+                drop(history);
+                taken(Of::Leader(Box::new(recording)))
+            })
+            .at("/api/v1/fleet/worker", move |_| {
+                let history = worker.worker.get()?.history.lock();
+                let recording = history.recording();
+                drop(history);
+                told(Of::Worker(Box::new(recording)))
+            })
+    }
+
+    /// Of the worker, or of the lead.
+    fn is_incarnation(&self, word: &str) -> bool {
+        let word = Incarnation::new(word);
+        let standing = self.worker.get().map(|it| it.standing.load());
+        let works = standing.is_some_and(|it| it.incarnation() == Some(&word));
+        works
+            || self.leader.get().is_some_and(|it| {
+                let seen = it.snapshot.borrow();
+                let holder = seen.holder.as_ref().filter(|_| seen.leads);
+                holder.is_some_and(|it| it.is_incarnation(&word))
+            })
+    }
+}
