@@ -93,11 +93,26 @@ async fn start() -> anyhow::Result<Shared> {
     let options = options.flags([only_ours.as_str()]);
     let mut replica = Replica::start(cluster.group(), &options)?;
     replica.ready(WITHIN).await?;
+    serves(&replica).await?;
     Ok(Shared {
         cluster,
         replica,
         parity: Parity::default(),
     })
+}
+
+/// Returns once a replica that is alone has all shards: what is applied from then on waits for no election any more.
+async fn serves(replica: &Replica) -> anyhow::Result<()> {
+    eventually("the first shards to be assigned", async || {
+        let shards = replica.metric("metashard_leader_shards").await?;
+        let unowned = replica.metric("metashard_leader_unowned_shards").await?;
+        anyhow::ensure!(
+            shards > 0.0 && unowned == 0.0,
+            "{unowned} of {shards} are not"
+        );
+        Ok(())
+    })
+    .await
 }
 
 /// Installs the CRDs as they are shipped, and those of the test kit.

@@ -11,7 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
     jiff::{Timestamp, Unit},
 };
-use metashard_api::resource::Resource;
+use metashard_api::{id::ControllerKind, resource::Resource};
 use metashard_fleet::time::MonoTime;
 use metashard_reconcile::object::Object;
 use metashard_runtime::{log::chain, task};
@@ -63,13 +63,27 @@ pub struct About(ObjectReference);
 
 /// Takes Events and writes them later. Cheap to clone; its task ends with the last clone.
 ///
+/// Events about controllers go before all others: they are few, people wait for them, and what the parents of other
+/// controllers suffer must not keep them back.
+///
 /// The same Event again raises the count of the first, which is written now and then; many that differ in their message only
 /// become one.
 #[derive(Clone)]
 pub struct Recorder {
     /// `None`: nothing is written.
-    send: Option<mpsc::Sender<(Arc<About>, Event)>>,
+    send: Option<Lanes<mpsc::Sender<Told>>>,
     clients: Clients,
+}
+
+type Told = (Arc<About>, Event);
+
+/// The two ends of what waits.
+#[derive(Clone)]
+struct Lanes<T> {
+    /// About controllers.
+    first: T,
+    /// About all else.
+    rest: T,
 }
 
 impl Options {
@@ -120,6 +134,15 @@ impl About {
         self.0.name.as_deref().unwrap_or_default()
     }
 
+    fn is_of_controller(&self) -> bool {
+        let kinds = [ControllerKind::Composite, ControllerKind::Decorator];
+        kinds.into_iter().any(|kind| {
+            let resource = Resource::of_controllers(kind);
+            self.0.kind.as_ref() == Some(&resource.kind)
+                && self.0.api_version == Some(resource.api_version())
+        })
+    }
+
     /// Events about cluster-scoped objects are kept in `default`.
     fn namespace(&self) -> &str {
         self.0.namespace.as_deref().unwrap_or("default")
@@ -129,7 +152,12 @@ impl About {
 impl Recorder {
     /// Starts the task that writes.
     pub fn start(clients: &Clients, options: Options) -> Self {
-        let (send, receive) = mpsc::channel(MAX_WAITING);
+        let (first, receive_first) = mpsc::channel(MAX_WAITING);
+        let (rest, receive_rest) = mpsc::channel(MAX_WAITING);
+        let receive = Lanes {
+            first: receive_first,
+            rest: receive_rest,
+        };
         let writer = Writer {
             aggregator: Aggregator::new(options.burst, options.qps),
             told: None,
@@ -139,7 +167,7 @@ impl Recorder {
         // It ends by itself once the last sender is gone.
         drop(task::spawn("events", writer.run(receive)));
         Self {
-            send: Some(send),
+            send: Some(Lanes { first, rest }),
             clients: clients.clone(),
         }
     }
@@ -158,8 +186,25 @@ impl Recorder {
             debug!(object = about.name(), reason = %event.reason, message = event.message, "Event not told");
             return;
         };
-        if send.try_send((Arc::clone(about), event.clone())).is_err() {
+        let lane = if about.is_of_controller() {
+            &send.first
+        } else {
+            &send.rest
+        };
+        if lane.try_send((Arc::clone(about), event.clone())).is_err() {
             self.clients.metrics().event_dropped("queue_full");
+        }
+    }
+}
+
+impl Lanes<mpsc::Receiver<Told>> {
+    /// What is to be told next; `None` once nobody can tell any more.
+    async fn recv(&mut self) -> Option<Told> {
+        tokio::select! {
+            biased;
+            Some(told) = self.first.recv() => Some(told),
+            Some(told) = self.rest.recv() => Some(told),
+            else => None,
         }
     }
 }
@@ -179,7 +224,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut receive: mpsc::Receiver<(Arc<About>, Event)>) {
+    async fn run(mut self, mut receive: Lanes<mpsc::Receiver<Told>>) {
         while let Some((about, event)) = receive.recv().await {
             let now = self.clients.clock().now().mono;
             match self.aggregator.take(about.uid(), &event, now) {

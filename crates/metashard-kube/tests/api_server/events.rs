@@ -6,12 +6,16 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::Event as Written;
 use kube::{Api, api::ListParams};
+use metashard_api::{id::ControllerKind, resource::Resource};
 use metashard_kube::events::{About, Event, Options, Recorder};
 use metashard_reconcile::object::Object;
 use metashard_testkit::{Cluster, wait::eventually};
 use serde_json::to_vec;
 
 use crate::kit::{Kit, SOON};
+
+/// Fewer than may wait.
+const MANY: usize = 400;
 
 #[tokio::test]
 async fn an_event_is_written_once_and_counted_when_it_comes_again_later() -> anyhow::Result<()> {
@@ -63,4 +67,52 @@ async fn an_event_is_written_once_and_counted_when_it_comes_again_later() -> any
     );
     assert_eq!(written.involved_object.uid, object.metadata.uid);
     Ok(())
+}
+
+#[tokio::test]
+async fn an_event_about_a_controller_waits_for_none_about_other_objects() -> anyhow::Result<()> {
+    let cluster = Cluster::shared().await?;
+    let kubeconfig = cluster.kubeconfig(metashard_testkit::cluster::ADMIN)?;
+    let kit = Kit::timed(cluster, kubeconfig, crate::pulse::manual().clock()).await?;
+    let recorder = Recorder::start(&kit.clients, Options::new("metacontroller", "replica-1"));
+    let about = |resource: &Resource, uid: &str| {
+        Arc::new(About::named(resource, Some(&kit.namespace), "one", uid))
+    };
+    let event = Event {
+        is_warning: true,
+        reason: "CreateError".into(),
+        message: "Cannot create new controller".to_owned(),
+    };
+
+    for number in 0..MANY {
+        recorder.record(&about(&config_maps(), &format!("parent-{number}")), &event);
+    }
+    let controllers = Resource::of_controllers(ControllerKind::Composite);
+    recorder.record(&about(&controllers, "controller"), &event);
+
+    let api: Api<Written> = Api::namespaced(cluster.admin().await?, &kit.namespace);
+    let before = eventually(SOON, "the Event about the controller", async || {
+        let events = api.list(&ListParams::default()).await?.items;
+        let is_controllers = |it: &Written| it.involved_object.uid.as_deref() == Some("controller");
+        ensure!(
+            events.iter().any(is_controllers),
+            "not among {}",
+            events.len()
+        );
+        Ok(events.len())
+    })
+    .await?;
+    assert!(before < MANY / 2, "{before} were written before it");
+    Ok(())
+}
+
+fn config_maps() -> Resource {
+    Resource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        plural: "configmaps".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespaced: true,
+        has_status: false,
+    }
 }
