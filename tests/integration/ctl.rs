@@ -2,6 +2,7 @@
 
 mod asking;
 mod counting;
+mod deciding;
 mod mistakes;
 mod reading;
 mod secured;

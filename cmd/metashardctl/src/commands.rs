@@ -2,6 +2,7 @@
 
 mod diff;
 mod files;
+mod fleet;
 mod lint;
 mod manual;
 mod migrate;
@@ -18,7 +19,7 @@ use metashard_reconcile::object::Object;
 
 use crate::{
     Found,
-    argv::{Cli, Command, Migrate},
+    argv::{Cli, Command, Fleet, Migrate},
     output::Output,
 };
 
@@ -36,6 +37,10 @@ pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<Found> 
             Migrate::Plan(flags) => migrate::plan(&flags, output).await,
             Migrate::Apply(flags) => migrate::apply(&flags, output).await,
             Migrate::Rollback(flags) => migrate::rollback(&flags, output).await,
+        },
+        Command::Fleet { command } => match command {
+            Fleet::Record(flags) => fleet::record::run(&flags, output).await,
+            Fleet::Replay(flags) => fleet::replay::run(&flags, output),
         },
         Command::Completions { shell } => manual::completions(shell, output),
         Command::Man { folder } => manual::pages(&folder, output),

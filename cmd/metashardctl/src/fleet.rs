@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use metashard_api::{
     id::{ControllerUid, Slice},
@@ -85,6 +86,11 @@ impl Fleet {
         Some(known.cloned().unwrap_or_else(|| Replica::of(member)))
     }
 
+    /// The replica that leads, as the map says.
+    pub(crate) fn leader(&self) -> Option<Replica> {
+        self.map.leader.as_ref().map(Replica::of)
+    }
+
     /// All replicas that live.
     pub(crate) fn replicas(&self) -> &[Replica] {
         &self.replicas
@@ -97,15 +103,24 @@ impl Fleet {
         replica: &Replica,
         query: &[(&str, &str)],
     ) -> anyhow::Result<Vec<Value>> {
+        let body = self.ask(cluster, replica, &replica::target(query)).await?;
+        replica::read(&body, &replica.name)
+    }
+
+    /// What a replica answers at a path.
+    pub(crate) async fn ask(
+        &self,
+        cluster: &Cluster,
+        replica: &Replica,
+        target: &str,
+    ) -> anyhow::Result<Bytes> {
         let ask = async {
             let pod = self.pod(cluster, replica).await?;
             let header = (
                 HeaderName::from_static(replica::HEADER),
                 HeaderValue::from_str(&replica.incarnation)?,
             );
-            let target = replica::target(query);
-            let body = cluster.ask_pod(&pod, &target, header).await?;
-            replica::read(&body, &replica.name)
+            anyhow::Ok(cluster.ask_pod(&pod, target, header).await?)
         };
         ask.await
             .with_context(|| format!("ask replica {}", replica.name))

@@ -1,4 +1,4 @@
-//! What a replica is asked for and answers: the syncs that it remembers.
+//! What a replica is asked for and answers: the syncs that it remembers, what its machines were told.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -23,7 +23,12 @@ pub(crate) const HEADER: &str = "x-metashard-status";
 
 /// The syncs that a replica remembers and that match. `server`: its URL.
 pub(crate) async fn syncs(server: &str, query: &[(&str, &str)]) -> anyhow::Result<Vec<Value>> {
-    let uri: Uri = format!("{}{}", server.trim_end_matches('/'), target(query))
+    read(&ask(server, &target(query)).await?, server)
+}
+
+/// What a replica answers at a path. `server`: its URL.
+pub(crate) async fn ask(server: &str, target: &str) -> anyhow::Result<Bytes> {
+    let uri: Uri = format!("{}{target}", server.trim_end_matches('/'))
         .parse()
         .with_context(|| format!("read {server} as a URL"))?;
     anyhow::ensure!(
@@ -50,7 +55,7 @@ pub(crate) async fn syncs(server: &str, query: &[(&str, &str)]) -> anyhow::Resul
     if !status.is_success() {
         anyhow::bail!("{status}: {}", String::from_utf8_lossy(&body).trim());
     }
-    read(&body, server)
+    Ok(body)
 }
 
 /// Path and query of the syncs that match.
