@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use metashard_api::names;
-use metashard_fleet::record::About;
+use metashard_fleet::{record::About, rules::Rules};
 use metashard_hook::Invoker;
 use metashard_kube::{
     client::{self, Clients},
@@ -24,6 +24,7 @@ use metashard_runtime::{
     build_info,
     clock::Clock,
     metrics,
+    net::Dialer,
     shutdown::Shutdown,
     tls::{Authority, Subject},
 };
@@ -196,6 +197,7 @@ impl Replica {
             drain_hook_grace: fleet.drain_hook_grace,
             shutdown_grace: lifecycle::hand_over(fleet.shutdown_grace),
             leader_lease: fleet.leader_lease.clone(),
+            rules: Rules::default(),
         };
         let parts = fleet::Parts {
             clock: self.clock.clone(),
@@ -204,6 +206,7 @@ impl Replica {
             leader_leases: self.leader_leases.clone(),
             maps: self.maps.clone(),
             authority: Arc::clone(&self.authority),
+            dialer: Dialer::tcp(),
         };
         let (driver, handle) = fleet::Fleet::new(config, parts)?;
         let discovery = Discovery::new(&self.clients, &self.informers);
@@ -292,6 +295,7 @@ impl Replica {
                 replica: fleet.replica.clone(),
                 about: self.about.clone(),
                 lease_duration: fleet.lease_duration,
+                rules: Rules::default(),
             },
             self.clock.clone(),
             self.leases.clone(),
@@ -317,6 +321,7 @@ impl Replica {
                 .target_selector
                 .to_query()
                 .unwrap_or_default(),
+            rules: Rules::default(),
         };
         let parts = metashard_leader::Parts {
             clock: self.clock.clone(),

@@ -32,6 +32,10 @@ pub enum Invariant {
     TableFirst,
     /// I6: what an incarnation released or lost it never holds again at that epoch.
     NoResurrection,
+    /// I7: with the API server and a worker up for a while, every shard has an owner that acts.
+    Coverage,
+    /// I8: the first sync of an epoch reads a cache at least as new as the predecessor's last write.
+    FreshCache,
     /// I11: without a coordinator no shard changes its owner.
     StaticStability,
     /// I13: what is released has nothing in flight.
@@ -113,6 +117,8 @@ impl Invariant {
             Self::OneTerm => "I4",
             Self::TableFirst => "I5",
             Self::NoResurrection => "I6",
+            Self::Coverage => "I7",
+            Self::FreshCache => "I8",
             Self::StaticStability => "I11",
             Self::HonestRelease => "I13",
             Self::OneLeader => "L1",
@@ -253,6 +259,17 @@ pub fn are_in_epoch<O: Ord>(writes: impl IntoIterator<Item = Applied<O>>) -> boo
         }
         !is_late
     })
+}
+
+/// I7, once all has been well for long enough: each of `n_shards` shards has an owner that acts.
+pub fn are_covered<W>(acting: &BTreeSet<Hold<W>>, n_shards: u16) -> bool {
+    let shards: BTreeSet<ShardId> = acting.iter().map(|hold| hold.claim.shard).collect();
+    (0..n_shards).all(|shard| shards.contains(&ShardId(shard)))
+}
+
+/// I8, of resourceVersions: what a cache shows, and the predecessor's last write.
+pub fn is_fresh(cache: u64, last_write: u64) -> bool {
+    cache >= last_write
 }
 
 /// O1: a claim of `duration` was ended when the API server had last worked for `worked` without a break.

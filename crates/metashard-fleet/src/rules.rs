@@ -59,7 +59,7 @@ pub struct Rules {
 
 impl Rules {
     /// All rules but one: a mutant.
-    #[cfg(any(test, feature = "model"))]
+    #[cfg(any(test, feature = "mutants"))]
     pub const fn breaking(rule: Rule) -> Self {
         Self { broken: Some(rule) }
     }

@@ -13,6 +13,8 @@ mod reads;
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use http::Uri;
+use hyper_util::client::legacy::connect::Connect;
 use metashard_api::resource::Resource;
 use metashard_reconcile::object::Object;
 use metashard_runtime::clock::Clock;
@@ -69,9 +71,40 @@ impl Clients {
         let limit = Limit::new(options.qps, options.burst);
         let config = config::load(options.kubeconfig, options.context).await?;
         let pools = pool::Pools::new(&config, &metrics)?;
-        Ok(Self(Arc::new(Inner {
+        let namespace = config.default_namespace;
+        Ok(Self::of(pools, namespace, limit, clock, metrics))
+    }
+
+    /// Prepares connections to the API server at `url`, which `connector` opens, without credentials: how a simulated
+    /// one is reached.
+    ///
+    /// # Errors
+    ///
+    /// When `url` has no scheme or host.
+    pub fn over<C>(
+        connector: &C,
+        url: &Uri,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Result<Self, ConnectError>
+    where
+        C: Connect + Clone + Send + Sync + 'static,
+    {
+        let pools = pool::Pools::over(connector, url, &metrics)?;
+        let limit = Limit::new(None, None);
+        Ok(Self::of(pools, "default".to_owned(), limit, clock, metrics))
+    }
+
+    fn of(
+        pools: pool::Pools,
+        namespace: String,
+        limit: Limit,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        Self(Arc::new(Inner {
             host: pools.host,
-            namespace: config.default_namespace,
+            namespace,
             general: pools.general,
             watches: pools.watches,
             writes: pools.writes,
@@ -79,7 +112,7 @@ impl Clients {
             limit,
             clock,
             metrics,
-        })))
+        }))
     }
 
     /// Host and port of the API server, for people.

@@ -19,12 +19,13 @@ use metashard_proto::{MAX_MESSAGE_BYTES, wire};
 use metashard_runtime::{
     clock::Clock,
     log::chain,
+    net::Listener,
     shutdown::Token,
     task,
     tls::{self, Authority, Subject},
 };
 use parking_lot::Mutex;
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 use tracing::{debug, warn};
@@ -74,7 +75,7 @@ type Orders = mpsc::Sender<Result<wire::LeaderMessage, Status>>;
 
 /// The listening server.
 pub struct GrpcServer {
-    listener: TcpListener,
+    listener: Listener,
     own: Own,
     sessions: Arc<Sessions>,
     events: mpsc::Receiver<SessionEvent>,
@@ -87,7 +88,7 @@ impl GrpcServer {
     ///
     /// When `authority` issues no usable certificate.
     pub fn new(
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         authority: &Arc<Authority>,
         subject: &Subject,
         clock: Clock,
@@ -101,7 +102,7 @@ impl GrpcServer {
             events: sender,
         });
         Ok(Self {
-            listener,
+            listener: listener.into(),
             own,
             sessions,
             events,

@@ -13,7 +13,7 @@ use metashard_fleet::{
     record::{About, Seen, Written},
     recording::{History, Machine},
     rules::Rules,
-    time::MonoTime,
+    time::{BootTime, MonoTime},
 };
 use metashard_kube::{
     events::Recorder,
@@ -62,6 +62,8 @@ pub struct Config {
     pub leader_lease: String,
     /// Text of `--target-label-selector`: which controllers count.
     pub target_selector: String,
+    /// All rules, except in a simulation of a mutant.
+    pub rules: Rules,
 }
 
 /// What the coordinator works with.
@@ -92,6 +94,8 @@ pub struct Handle {
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
     /// What its machine was told lately.
     pub history: Arc<Mutex<History<Leader>>>,
+    /// Until when this replica may act as the leader (invariant L1), at each moment.
+    pub leads_until: watch::Receiver<Option<BootTime>>,
 }
 
 /// A candidate, and the coordinator when it leads.
@@ -118,6 +122,7 @@ pub struct Coordinator {
     audit: report::Audit,
     recorder: Recorder,
     snapshot: watch::Sender<Arc<Snapshot>>,
+    leads_until: watch::Sender<Option<BootTime>>,
     finished: bool,
 }
 
@@ -145,10 +150,12 @@ impl Coordinator {
         let mut machine = machine_of(&config, &clock);
         let metrics = Metrics::register(registry, &config.leader_lease)?;
         let (snapshot, seen) = watch::channel(Arc::new(machine.snapshot(clock.now())));
+        let (leads_until, lead) = watch::channel(None);
         let history = Arc::new(Mutex::new(History::new(&machine)));
         let handle = Handle {
             snapshot: seen,
             history: Arc::clone(&history),
+            leads_until: lead,
         };
         let coordinator = Self {
             machine,
@@ -176,6 +183,7 @@ impl Coordinator {
             audit: report::Audit::default(),
             recorder,
             snapshot,
+            leads_until,
             finished: false,
         };
         Ok((coordinator, handle))
@@ -253,6 +261,7 @@ impl Coordinator {
             history.note(&self.machine, now, inputs, &actions);
             drop(history);
             sessions.set_leads(self.machine.leads(now));
+            self.show_lead();
             for action in actions {
                 self.carry_out(sessions, action);
             }
@@ -261,6 +270,15 @@ impl Coordinator {
                 return;
             }
         }
+    }
+
+    fn show_lead(&self) {
+        let until = self.machine.election().coordinator_deadline();
+        self.leads_until.send_if_modified(|last| {
+            let changed = *last != until;
+            *last = until;
+            changed
+        });
     }
 
     fn carry_out(&mut self, sessions: &Sessions, action: Action) {

@@ -11,6 +11,7 @@ use std::{
 use metashard_runtime::{
     clock::Clock,
     log::chain,
+    net::{Connection, Listener},
     shutdown::Token,
     task,
     tls::{Authority, Error, Roots, Subject, peer_subject, server_config},
@@ -18,7 +19,6 @@ use metashard_runtime::{
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
     sync::{Semaphore, mpsc},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -51,7 +51,7 @@ struct Current {
 /// A connection whose peer has shown a certificate of ours.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Connection>,
     subject: Subject,
 }
 
@@ -113,7 +113,7 @@ fn issue(
 
 /// Accepts connections until `stop`; gives those whose peer has proved itself.
 pub(crate) fn accept(
-    listener: TcpListener,
+    listener: Listener,
     own: Own,
     stop: Token,
 ) -> mpsc::Receiver<io::Result<Peer>> {
@@ -127,7 +127,7 @@ pub(crate) fn accept(
             };
             let stream = tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
+                    Ok(stream) => stream,
                     Err(error) => {
                         debug!(%error, "connection not accepted");
                         // Out of file descriptors, most likely: it passes, and must not spin.
@@ -154,8 +154,11 @@ pub(crate) fn accept(
     incoming
 }
 
-async fn handshake(stream: TcpStream, acceptor: &TlsAcceptor, roots: &Roots) -> io::Result<Peer> {
-    stream.set_nodelay(true)?;
+async fn handshake(
+    stream: Connection,
+    acceptor: &TlsAcceptor,
+    roots: &Roots,
+) -> io::Result<Peer> {
     let stream = acceptor.accept(stream).await?;
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let subject = peer_subject(roots, certificates).map_err(io::Error::other)?;

@@ -39,6 +39,8 @@ pub struct Config {
     pub about: About,
     /// `--lease-duration`.
     pub lease_duration: Duration,
+    /// All rules, except in a simulation of a mutant.
+    pub rules: Rules,
 }
 
 /// What the worker of the same process shows of its Lease.
@@ -178,7 +180,7 @@ impl Witness {
             incarnation,
             about: self.config.about.clone(),
             duration: self.config.lease_duration,
-            rules: Rules::default(),
+            rules: self.config.rules,
         };
         Own {
             name,

@@ -1,4 +1,6 @@
-//! The one place that reads time: the machine's clocks, or in tests one that is moved by hand.
+//! The one place that reads time: the machine's clocks, or in tests one that is moved by hand or simulated.
+
+mod simulated;
 
 use std::{
     sync::Arc,
@@ -8,6 +10,8 @@ use std::{
 use metashard_fleet::time::{BootTime, MonoTime, Now};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::sync::watch;
+
+pub use self::simulated::SimulatedClock;
 
 /// Reads and waits for time. Cheap to clone; pass it by value.
 #[derive(Debug, Clone)]
@@ -23,6 +27,7 @@ pub struct ManualClock(Arc<watch::Sender<Reading>>);
 enum Source {
     System,
     Manual(ManualClock),
+    Simulated(SimulatedClock),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +50,7 @@ impl Clock {
                 mono: MonoTime(read(ClockId::Monotonic)),
             },
             Source::Manual(manual) => manual.0.borrow().now,
+            Source::Simulated(simulated) => simulated.now(),
         }
     }
 
@@ -57,6 +63,7 @@ impl Clock {
             )]
             Source::System => SystemTime::now(),
             Source::Manual(manual) => manual.0.borrow().wall,
+            Source::Simulated(simulated) => simulated.wall(),
         }
     }
 
@@ -81,6 +88,7 @@ impl Clock {
                 let reached = readings.wait_for(|reading| reading.now.mono >= deadline);
                 drop(reached.await);
             }
+            Source::Simulated(simulated) => simulated.sleep_until(deadline).await,
         }
     }
 

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod fault;
 pub mod log;
 pub mod metrics;
+pub mod net;
 pub mod pulse;
 pub mod shutdown;
 pub mod task;

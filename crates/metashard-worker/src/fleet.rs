@@ -27,6 +27,7 @@ use metashard_kube::{
 use metashard_runtime::{
     clock::Clock,
     log::chain,
+    net::Dialer,
     pulse::Pulse,
     shutdown::Token,
     task::{Ended, Tasks},
@@ -56,6 +57,8 @@ pub struct Config {
     pub shutdown_grace: Duration,
     /// `--leader-election-id`: the leader's Lease.
     pub leader_lease: String,
+    /// All rules, except in a simulation of a mutant.
+    pub rules: Rules,
 }
 
 /// What the driver works with.
@@ -73,6 +76,8 @@ pub struct Parts {
     pub maps: ShardMaps,
     /// Issues the certificates for sessions.
     pub authority: Arc<Authority>,
+    /// Opens the connections of sessions.
+    pub dialer: Dialer,
 }
 
 /// What others see of the worker. Cheap to clone.
@@ -128,9 +133,11 @@ impl Fleet {
             leader_leases,
             maps,
             authority,
+            dialer,
         } = parts;
         let (leader, leader_watch) = follow(&leader_leases, &informers, &config.leader_lease);
-        let connector = Connector::new(clock.clone(), config.replica.clone(), authority, leader)?;
+        let replica = config.replica.clone();
+        let connector = Connector::new(clock.clone(), dialer, replica, authority, leader)?;
         let worker = Worker::new(
             clock.now(),
             worker::Config {
@@ -138,7 +145,7 @@ impl Fleet {
                 about: config.about,
                 lease_duration: config.lease_duration,
                 drain_hook_grace: config.drain_hook_grace,
-                rules: Rules::default(),
+                rules: config.rules,
             },
         );
         let standing = Arc::new(ArcSwap::new(Arc::clone(worker.standing())));

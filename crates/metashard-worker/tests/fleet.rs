@@ -15,6 +15,7 @@ use metashard_fleet::{
     map,
     message::Claim,
     record::{About, Holder, Record, Seen, Written},
+    rules::Rules,
     worker::Phase,
 };
 use metashard_kube::{
@@ -27,6 +28,7 @@ use metashard_kube::{
 };
 use metashard_runtime::{
     clock::Clock,
+    net::Dialer,
     shutdown::{Shutdown, Token},
     task::{self, Tasks},
     tls::Authority,
@@ -80,6 +82,7 @@ impl Scene {
             drain_hook_grace: Duration::from_secs(1),
             shutdown_grace: Duration::from_secs(10),
             leader_lease: "metashard-leader".to_owned(),
+            rules: Rules::default(),
         };
         let parts = Parts {
             clock,
@@ -88,6 +91,7 @@ impl Scene {
             leader_leases: leases.clone(),
             maps: maps.clone(),
             authority: Arc::new(authority),
+            dialer: Dialer::tcp(),
         };
         let (fleet, handle) = Fleet::new(config, parts)?;
         let (command_sender, command_receiver) = mpsc::channel(8);

@@ -185,3 +185,17 @@ fn claim_ended_within_an_outage_did_not_have_its_duration() {
         Duration::from_secs(4)
     ));
 }
+
+#[test]
+fn shard_that_nobody_acts_for_is_not_covered() {
+    let acting = [hold(1, 0, 3), hold(2, 1, 1)].into();
+
+    assert!(are_covered(&acting, 2));
+    assert!(!are_covered(&acting, 3));
+}
+
+#[test]
+fn cache_from_before_the_last_write_is_not_fresh() {
+    assert!(is_fresh(7, 7));
+    assert!(!is_fresh(6, 7));
+}

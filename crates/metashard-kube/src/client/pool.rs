@@ -3,11 +3,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::{
+        Client,
+        connect::{Connect, HttpConnector},
+    },
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::{Config, client::ConfigExt};
@@ -63,9 +66,9 @@ pub(super) struct Pools {
 impl Pools {
     pub(super) fn new(config: &Config, metrics: &Metrics) -> Result<Self, config::Error> {
         install_crypto();
-        let (base, host) = address(config)?;
+        let address = address(&config.cluster_url)?;
         let prepare = |source| config::Error::Prepare {
-            host: host.clone(),
+            host: address.1.clone(),
             source: Box::new(source),
         };
         let connector = config
@@ -73,29 +76,54 @@ impl Pools {
             .map_err(prepare)?;
         let auth = config.auth_layer().map_err(prepare)?;
         let extra = config.extra_headers_layer().map_err(prepare)?;
+        Ok(Self::of(&connector, address, metrics, |client| {
+            match &auth {
+                Some(auth) => boxed(extra.layer(auth.layer(client.map_err(BoxError::from)))),
+                None => boxed(extra.layer(client)),
+            }
+        }))
+    }
+
+    /// Without credentials, over connections of `connector`.
+    pub(super) fn over<C>(
+        connector: &C,
+        url: &Uri,
+        metrics: &Metrics,
+    ) -> Result<Self, config::Error>
+    where
+        C: Connect + Clone + Send + Sync + 'static,
+    {
+        Ok(Self::of(connector, address(url)?, metrics, boxed))
+    }
+
+    fn of<C>(
+        connector: &C,
+        (base, host): (String, String),
+        metrics: &Metrics,
+        layered: impl Fn(Client<C, Full<Bytes>>) -> Service,
+    ) -> Self
+    where
+        C: Connect + Clone + Send + Sync + 'static,
+    {
         let pool = || {
-            let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new())
+            let client = Client::builder(TokioExecutor::new())
                 .pool_idle_timeout(IDLE_TIMEOUT)
                 .pool_timer(TokioTimer::new())
                 .build(connector.clone());
-            let service = match &auth {
-                Some(auth) => boxed(extra.layer(auth.layer(client.map_err(BoxError::from)))),
-                None => boxed(extra.layer(client)),
-            };
             Pool(Arc::new(Inner {
-                service,
+                service: layered(client),
                 base: base.clone(),
                 host: host.clone(),
                 metrics: metrics.clone(),
             }))
         };
-        Ok(Self {
+        Self {
             general: pool(),
             watches: pool(),
             writes: pool(),
             leases: pool(),
             host: host.clone(),
-        })
+        }
     }
 }
 
@@ -242,8 +270,7 @@ fn install_crypto() {
 }
 
 /// The part of every URL before the path, and the host with its port.
-fn address(config: &Config) -> Result<(String, String), config::Error> {
-    let url = &config.cluster_url;
+fn address(url: &Uri) -> Result<(String, String), config::Error> {
     match (url.scheme_str(), url.authority()) {
         (Some(scheme), Some(authority)) => {
             let path = url.path().trim_end_matches('/');

@@ -9,7 +9,7 @@ use metashard_runtime::{
     shutdown::Shutdown,
     tls::{Certificate, DEFAULT_TRUST_DOMAIN, Roots, client_config},
 };
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tonic::{Code, transport::Endpoint};
 use wire::fleet_client::FleetClient;

@@ -12,6 +12,7 @@ use metashard_fleet::{
     leader::Snapshot,
     map,
     record::{About, Holder, Record, Seen, Written},
+    rules::Rules,
 };
 use metashard_kube::{
     client::Clients, crd, events::Recorder, informer::Informers, lease::Leases,
@@ -71,6 +72,7 @@ impl Fixture {
                 replica: replica.clone(),
                 about: About::default(),
                 lease_duration: DURATION,
+                rules: Rules::default(),
             },
             clock.clone(),
             leases.clone(),
@@ -84,6 +86,7 @@ impl Fixture {
             drain_hook_grace: Duration::from_secs(2),
             leader_lease: LEADER.to_owned(),
             target_selector: String::new(),
+            rules: Rules::default(),
         };
         let parts = Parts {
             clock,

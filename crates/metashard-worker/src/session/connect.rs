@@ -7,9 +7,10 @@ use metashard_api::id::{Incarnation, ReplicaId};
 use metashard_proto::{MAX_MESSAGE_BYTES, wire::fleet_client::FleetClient};
 use metashard_runtime::{
     clock::Clock,
+    net::Dialer,
     tls::{self, Authority, Roots, Subject, client_config, peer_subject},
 };
-use tokio::{net::TcpStream, sync::watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tonic::transport::{Channel, Endpoint};
 
@@ -27,6 +28,7 @@ const ORIGIN: &str = "http://leader";
 /// Connects to leaders on behalf of one replica.
 pub(crate) struct Connector {
     clock: Clock,
+    dialer: Dialer,
     replica: ReplicaId,
     authority: Arc<Authority>,
     roots: Roots,
@@ -61,6 +63,7 @@ impl Connector {
     /// Certificates are issued by `authority`, and only its own are believed.
     pub(crate) fn new(
         clock: Clock,
+        dialer: Dialer,
         replica: ReplicaId,
         authority: Arc<Authority>,
         leader: watch::Receiver<Option<Leader>>,
@@ -68,6 +71,7 @@ impl Connector {
         let roots = Roots::from_pem(authority.cert_pem())?;
         Ok(Self {
             clock,
+            dialer,
             replica,
             authority,
             roots,
@@ -106,13 +110,13 @@ impl Connector {
             roots: self.roots.clone(),
             tls: TlsConnector::from(Arc::new(tls)),
         });
+        let dialer = self.dialer.clone();
         let connector = tower::service_fn(move |_| {
-            let target = Arc::clone(&target);
+            let (target, dialer) = (Arc::clone(&target), dialer.clone());
             let server_name = server_name.clone();
             async move {
-                let tcp = TcpStream::connect(&target.address).await?;
-                tcp.set_nodelay(true)?;
-                let stream = target.tls.connect(server_name, tcp).await?;
+                let connection = dialer.connect(&target.address).await?;
+                let stream = target.tls.connect(server_name, connection).await?;
                 let chain = stream.get_ref().1.peer_certificates();
                 let peer = peer_subject(&target.roots, chain.unwrap_or_default());
                 target.check(&peer.map_err(io::Error::other)?)?;

@@ -13,7 +13,10 @@ use std::{
 use metashard_api::id::{ReplicaId, Seq, ShardId, Term};
 use metashard_fleet::message::Order;
 use metashard_proto::wire::fleet_server::{Fleet, FleetServer};
-use metashard_runtime::tls::{Authority, Roots, Subject, server_config};
+use metashard_runtime::{
+    net::Dialer,
+    tls::{Authority, Roots, Subject, server_config},
+};
 use tokio::net::TcpListener;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
@@ -133,8 +136,14 @@ fn session(
 ) -> (Session, watch::Sender<Option<Leader>>) {
     let (sender, receiver) = watch::channel(leader);
     let replica = ReplicaId::new("worker-1");
-    let connector =
-        Connector::new(Clock::system(), replica, Arc::clone(authority), receiver).unwrap();
+    let connector = Connector::new(
+        Clock::system(),
+        Dialer::tcp(),
+        replica,
+        Arc::clone(authority),
+        receiver,
+    )
+    .unwrap();
     let session = Session::open(Arc::new(connector), Incarnation::new("inc-1"));
     (session, sender)
 }
