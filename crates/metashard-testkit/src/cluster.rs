@@ -62,6 +62,8 @@ pub struct Options {
     pub audit: bool,
     /// Replicas reach the API server by a proxy, and record their passes: [`Cluster::sent`], [`Cluster::recordings`].
     pub recorded: bool,
+    /// With the objects that were sent and answered: what [`crate::history`] is made from. Takes much room.
+    pub audit_bodies: bool,
     /// Further flags of kube-apiserver.
     pub api_server_args: Vec<String>,
 }
@@ -304,10 +306,10 @@ impl Cluster {
     }
 
     /// The requests that the API server has finished, oldest first, as events of `audit.k8s.io/v1`
-    /// (level Metadata). A request is here before its answer is sent.
+    /// (level Metadata, with [`Options::audit_bodies`] level RequestResponse for writes). A request is here before its answer is sent.
     ///
     /// # Errors
-    /// If the cluster was started without [`Options::audit`].
+    /// If the cluster was started without [`Options::audit`] and [`Options::audit_bodies`].
     pub fn audit_events(&self) -> anyhow::Result<Vec<Value>> {
         let path = servers::audit_log(self.folder());
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;

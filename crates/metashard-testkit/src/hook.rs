@@ -58,7 +58,33 @@ pub struct FakeHook {
 /// What the server's tasks and the test both hold.
 pub(crate) struct Shared {
     handler: Mutex<Arc<Handler>>,
-    calls: Mutex<Vec<Call>>,
+    calls: Mutex<Calls>,
+}
+
+/// Calls, numbered in the order of their receipt.
+#[derive(Default)]
+pub(crate) struct Calls {
+    kept: Vec<Call>,
+    /// How many before them are forgotten.
+    forgotten: usize,
+}
+
+impl Calls {
+    /// Takes a call in; returns its number.
+    pub(crate) fn push(&mut self, call: Call) -> usize {
+        self.kept.push(call);
+        self.forgotten + self.kept.len() - 1
+    }
+
+    /// The call of this number, unless it is forgotten.
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut Call> {
+        self.kept.get_mut(number.checked_sub(self.forgotten)?)
+    }
+
+    fn take(&mut self) -> Vec<Call> {
+        self.forgotten += self.kept.len();
+        std::mem::take(&mut self.kept)
+    }
 }
 
 impl Call {
@@ -193,7 +219,7 @@ impl FakeHook {
 
     /// All calls so far, in the order of their receipt.
     pub fn calls(&self) -> Vec<Call> {
-        self.shared.calls.lock().clone()
+        self.shared.calls.lock().kept.clone()
     }
 
     /// The calls so far to `path`.
@@ -203,14 +229,19 @@ impl FakeHook {
         calls
     }
 
+    /// All calls so far, which are then forgotten. Of one that is under way the end is not told any more.
+    pub fn take_calls(&self) -> Vec<Call> {
+        self.shared.calls.lock().take()
+    }
+
     /// Number of calls so far.
     pub fn count(&self) -> usize {
-        self.shared.calls.lock().len()
+        self.shared.calls.lock().kept.len()
     }
 
     /// Forgets the calls so far.
     pub fn forget(&self) {
-        self.shared.calls.lock().clear();
+        drop(self.shared.calls.lock().take());
     }
 }
 

@@ -3,6 +3,7 @@
 //! - [`cluster::Cluster`]: etcd and kube-apiserver, ready in a few seconds, gone with the process that started them.
 //! - [`hook::FakeHook`]: an HTTP server that records every call and answers as told.
 //! - [`replica::Replica`]: `metashard` as a real process, with flags, signals and a captured log.
+//! - [`history::History`]: judges what hooks saw and the API server carried out.
 //! - [`proxy::Proxy`]: stands in front of the API server and makes it fail.
 //! - [`wait`]: the one way to wait for something.
 //! - [`crds`]: small custom resources to reconcile.
@@ -12,6 +13,7 @@ pub mod assets;
 pub mod cluster;
 pub mod crds;
 pub mod group;
+pub mod history;
 pub mod hook;
 pub mod loopback;
 pub mod proxy;

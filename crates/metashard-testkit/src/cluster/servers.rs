@@ -21,6 +21,23 @@ rules:
 - level: Metadata
 ";
 
+/// The same with the bodies of writes, but for those that are many or secret and that nobody asks for.
+const AUDIT_POLICY_WITH_BODIES: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  resources:
+  - group: coordination.k8s.io
+  - group: events.k8s.io
+  - group: \"\"
+    resources: [events, secrets]
+- level: RequestResponse
+  verbs: [create, update, patch, delete]
+- level: Metadata
+";
+
 /// Binaries, ports and folders of one control plane.
 #[derive(Debug)]
 pub(crate) struct Servers {
@@ -49,7 +66,12 @@ impl Servers {
             "tokens.csv",
             &format!("{admin_token},admin,admin,system:masters\n"),
         )?;
-        write("audit.yaml", AUDIT_POLICY)?;
+        let policy = if options.audit_bodies {
+            AUDIT_POLICY_WITH_BODIES
+        } else {
+            AUDIT_POLICY
+        };
+        write("audit.yaml", policy)?;
         Ok(Self {
             url: format!("https://127.0.0.1:{api_port}"),
             admin_token,
@@ -58,7 +80,7 @@ impl Servers {
             etcd_url: format!("http://127.0.0.1:{}", free_port()?),
             api_port,
             controller_manager: options.controller_manager,
-            audit: options.audit,
+            audit: options.audit || options.audit_bodies,
             api_server_args: options.api_server_args.clone(),
         })
     }

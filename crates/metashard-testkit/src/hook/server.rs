@@ -86,11 +86,7 @@ async fn answer(
         has_certificate,
         connection,
     };
-    let number = {
-        let mut calls = shared.calls.lock();
-        calls.push(call.clone());
-        calls.len() - 1
-    };
+    let number = shared.calls.lock().push(call.clone());
     let handler = Arc::clone(&shared.handler.lock());
     let response = respond(handler(&call)).await.ok_or(CutOff)?;
     if let Some(call) = shared.calls.lock().get_mut(number) {
