@@ -154,11 +154,7 @@ pub(crate) fn accept(
     incoming
 }
 
-async fn handshake(
-    stream: Connection,
-    acceptor: &TlsAcceptor,
-    roots: &Roots,
-) -> io::Result<Peer> {
+async fn handshake(stream: Connection, acceptor: &TlsAcceptor, roots: &Roots) -> io::Result<Peer> {
     let stream = acceptor.accept(stream).await?;
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let subject = peer_subject(roots, certificates).map_err(io::Error::other)?;

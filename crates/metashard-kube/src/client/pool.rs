@@ -76,12 +76,15 @@ impl Pools {
             .map_err(prepare)?;
         let auth = config.auth_layer().map_err(prepare)?;
         let extra = config.extra_headers_layer().map_err(prepare)?;
-        Ok(Self::of(&connector, address, metrics, |client| {
-            match &auth {
+        Ok(Self::of(
+            &connector,
+            address,
+            metrics,
+            |client| match &auth {
                 Some(auth) => boxed(extra.layer(auth.layer(client.map_err(BoxError::from)))),
                 None => boxed(extra.layer(client)),
-            }
-        }))
+            },
+        ))
     }
 
     /// Without credentials, over connections of `connector`.
