@@ -17,8 +17,8 @@ use metashard_fleet::{
     worker::Standing,
 };
 use metashard_kube::{
-    client::Clients, gate::WriteGate, informer::Informers, lease::Leases, metrics::Metrics,
-    shard_map::ShardMaps,
+    client::Clients, events::Recorder, gate::WriteGate, informer::Informers, lease::Leases,
+    metrics::Metrics, shard_map::ShardMaps,
 };
 use metashard_leader::{
     Coordinator,
@@ -290,6 +290,7 @@ impl Parts {
             maps: self.maps.clone(),
             grpc: GrpcServer::new(listener, &shared.authority, &subject, clock)?,
             renewals,
+            recorder: Recorder::silent(&self.clients),
         };
         let (coordinator, handle) = Coordinator::new(config, parts, &self.registry)?;
         if let Some(process) = shared.processes.lock().get_mut(self.host) {
