@@ -68,8 +68,8 @@ impl Writer {
     pub(crate) fn of(user_agent: &str) -> Self {
         let part = |name: &str| {
             let (_, after) = user_agent.split_once(name)?;
-            let end = after.find([';', ')'])?;
-            Some(after[..end].trim())
+            let (value, _) = after.split_once([';', ')'])?;
+            Some(value.trim())
         };
         let claim = || {
             Some(Claim {
@@ -278,9 +278,9 @@ impl Facts {
         let since = self.leases.insert(worker.clone(), self.now);
         let was_held = matches!(before, Some(Holder::Member(..)));
         if was_held && now == Holder::Fenced {
-            let worked = self.longest_work(since.unwrap_or_default());
-            if !invariants::had_its_duration(worked, LEASE_DURATION) {
-                let how = format!("{worker} was fenced after {worked:?} of work");
+            let had = self.longest_work(since.unwrap_or_default());
+            if !invariants::had_its_duration(had, LEASE_DURATION) {
+                let how = format!("{worker} was fenced after {had:?} of work");
                 self.breaks(Invariant::OutageFencesNobody, &how);
             }
         }

@@ -151,7 +151,7 @@ fn invariants_hold_whatever_fails() {
     let (begin, before) = (clock.now().mono, used());
     let results = spawn_all(n_seeds(SEEDS), None, |_| true);
     let wall = clock.now().mono.since(begin);
-    let cpu = used() - before;
+    let cpu = used().saturating_sub(before);
     let (reports, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
     let reports: Vec<Report> = reports.into_iter().flatten().collect();
     let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
@@ -193,12 +193,11 @@ fn planted_defects_are_found() {
         }
         let finds = |it: &Result<Report, String>| it.as_ref().is_ok_and(|it| it.breaks(ids));
         let results = spawn_all(seeds, Some(number), |it| !finds(it));
-        match results.iter().flatten().find(|it| it.breaks(ids)) {
-            Some(report) => println!("{mutant:?}: seed {} of {}", report.seed, results.len()),
-            None => {
-                println!("{mutant:?}: not found in {seeds} seeds");
-                missed.extend((*found == Found::Soon).then_some(*mutant));
-            }
+        if let Some(report) = results.iter().flatten().find(|it| it.breaks(ids)) {
+            println!("{mutant:?}: seed {} of {}", report.seed, results.len());
+        } else {
+            println!("{mutant:?}: not found in {seeds} seeds");
+            missed.extend((*found == Found::Soon).then_some(*mutant));
         }
     }
     assert!(missed.is_empty(), "not found: {missed:?}");

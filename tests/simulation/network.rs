@@ -107,7 +107,7 @@ impl Network {
     }
 
     /// Opens a connection of `me` to the API server.
-    pub(crate) async fn to_store(self, me: Host) -> io::Result<TokioIo<Link>> {
+    pub(crate) async fn open_store(self, me: Host) -> io::Result<TokioIo<Link>> {
         let link = self.open(me, format!("{STORE}:{STORE_PORT}")).await?;
         Ok(TokioIo::new(link))
     }

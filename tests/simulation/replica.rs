@@ -175,7 +175,7 @@ impl Parts {
         let registry = Registry::new();
         let network = shared.network.clone();
         // Its future has to be one that moves.
-        let connector = tower::service_fn(move |_: Uri| Box::pin(network.clone().to_store(host)));
+        let connector = tower::service_fn(move |_: Uri| Box::pin(network.clone().open_store(host)));
         let url = format!("http://{STORE}").parse()?;
         let metrics = Metrics::register(&registry)?;
         let clients = Clients::over(&connector, &url, clock.clone(), metrics)?;

@@ -374,7 +374,7 @@ fn machine_of(config: &Config, clock: &Clock) -> Leader {
             shards: config.shards,
             drain_hook_grace: config.drain_hook_grace,
             unix_time: since_1970.unwrap_or_default(),
-            rules: Rules::default(),
+            rules: config.rules,
         },
     )
 }

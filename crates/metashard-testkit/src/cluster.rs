@@ -52,6 +52,10 @@ pub const ADMIN: &str = "admin";
 
 /// What kind of cluster to start. The default is the fastest: no controller manager, no audit log.
 #[derive(Debug, Clone, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own of a test"
+)]
 pub struct Options {
     /// Version of Kubernetes, such as `1.34.4`; `None`: `$METASHARD_KUBERNETES_VERSION`, else whatever is found first.
     pub version: Option<String>,

@@ -189,7 +189,7 @@ impl History {
             begins.sort();
             let pairs = begins.windows(2);
             pairs
-                .map(|pair| pair[1] - pair[0])
+                .map(|pair| pair[1].saturating_sub(pair[0]))
                 .max()
                 .unwrap_or_default()
         };
