@@ -194,7 +194,13 @@ fn planted_defects_are_found() {
         let finds = |it: &Result<Report, String>| it.as_ref().is_ok_and(|it| it.breaks(ids));
         let results = spawn_all(seeds, Some(number), |it| !finds(it));
         if let Some(report) = results.iter().flatten().find(|it| it.breaks(ids)) {
-            println!("{mutant:?}: seed {} of {}", report.seed, results.len());
+            let broken = report.broken.iter().map(|(id, _)| id.as_str());
+            let broken = broken.collect::<Vec<_>>().join(", ");
+            println!(
+                "{mutant:?}: seed {} of {} breaks {broken}",
+                report.seed,
+                results.len()
+            );
         } else {
             println!("{mutant:?}: not found in {seeds} seeds");
             missed.extend((*found == Found::Soon).then_some(*mutant));

@@ -27,6 +27,7 @@ use metashard_leader::{
 };
 use metashard_runtime::{
     clock::{Clock, SimulatedClock},
+    metrics::Violations,
     shutdown::Shutdown,
     task,
     tls::{Authority, Subject},
@@ -70,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) facts: Arc<Mutex<Facts>>,
     pub(crate) authority: Arc<Authority>,
     pub(crate) processes: Arc<Mutex<BTreeMap<Host, Process>>>,
+    /// What the monitors of all processes have seen.
+    pub(crate) violations: Violations,
 }
 
 /// One process, as far as onlookers see into it.
@@ -224,6 +227,7 @@ impl Parts {
             maps: self.maps.clone(),
             authority: Arc::clone(&shared.authority),
             dialer: shared.network.dialer(self.host),
+            violations: shared.violations.clone(),
         };
         let (driver, handle) = Fleet::new(config, parts)?;
         let gate = WriteGate::new(&self.clients);
@@ -291,6 +295,7 @@ impl Parts {
             grpc: GrpcServer::new(listener, &shared.authority, &subject, clock)?,
             renewals,
             recorder: Recorder::silent(&self.clients),
+            violations: shared.violations.clone(),
         };
         let (coordinator, handle) = Coordinator::new(config, parts, &self.registry)?;
         if let Some(process) = shared.processes.lock().get_mut(self.host) {

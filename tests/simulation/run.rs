@@ -10,14 +10,17 @@ use metashard_api::id::{Epoch, Incarnation, ShardId};
 use metashard_fleet::{
     invariants::{self, Hold, Invariant},
     message::Claim,
+    monitor,
     time::Now,
     worker::{HeldState, Standing},
 };
 use metashard_runtime::{
+    metrics::Violations,
     task,
     tls::{Authority, DEFAULT_TRUST_DOMAIN},
 };
 use parking_lot::Mutex;
+use prometheus::Registry;
 use serde_json::json;
 use turmoil::Sim;
 
@@ -44,6 +47,8 @@ pub(crate) struct Outcome {
     pub(crate) hash: u64,
     pub(crate) steps: u64,
     pub(crate) facts: Facts,
+    /// What the replicas' own monitors have seen broken, other than by hand.
+    pub(crate) seen: BTreeSet<Invariant>,
 }
 
 /// Everything that the driver moves.
@@ -98,6 +103,7 @@ impl Driver<'_> {
             facts: Arc::clone(&facts),
             authority: Arc::new(authority.expect("an authority is made")),
             processes: Arc::default(),
+            violations: Violations::register(&Registry::new(), []).expect("names are free"),
         };
         let sim = turmoil::Builder::new()
             .rng_seed(plan.seed)
@@ -316,7 +322,14 @@ impl Driver<'_> {
             facts.breaks(Invariant::WriteInEpoch, "as the order of all writes shows");
         }
         assert_eq!(task::panics(), 0, "a task has panicked");
+        let mut seen: BTreeSet<Invariant> = monitor::SEEN.into();
+        seen.retain(|it| self.shared.violations.count(it.id()) > 0);
+        let faults = self.plan.events.iter().map(|it| it.fault);
+        if faults.into_iter().any(|it| matches!(it, Fault::TakeLead)) {
+            seen.remove(&Invariant::OneLeader);
+        }
         Outcome {
+            seen,
             hash: facts.hash(),
             steps: self.steps,
             facts,

@@ -117,6 +117,9 @@ pub(crate) fn happen(seed: u64, mutant: Option<Mutant>, talks: bool) {
     let mut broken: serde_json::Map<String, Value> = broken
         .map(|(invariant, how)| (invariant.id().to_owned(), how.as_str().into()))
         .collect();
+    for it in &outcome.seen {
+        broken.insert(format!("seen {}", it.id()), "by a replica itself".into());
+    }
     if let Some(how) = facts.lost_updates.first() {
         broken.insert("lost".to_owned(), how.as_str().into());
     }

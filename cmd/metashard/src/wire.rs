@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use metashard_api::names;
-use metashard_fleet::{record::About, rules::Rules};
+use metashard_fleet::{invariants::Invariant, monitor, record::About, rules::Rules};
 use metashard_hook::Invoker;
 use metashard_kube::{
     client::{self, Clients},
@@ -23,7 +23,7 @@ use metashard_leader::{
 use metashard_runtime::{
     build_info,
     clock::Clock,
-    metrics,
+    metrics::{self, Violations},
     net::Dialer,
     shutdown::Shutdown,
     tls::{Authority, Subject},
@@ -102,6 +102,7 @@ struct Replica {
     hold: watch::Sender<bool>,
     /// What it remembers.
     memory: Arc<Memory>,
+    violations: Violations,
 }
 
 impl Replica {
@@ -127,6 +128,7 @@ impl Replica {
         };
         let informers = Informers::new(&clients);
         informers.register(&registry)?;
+        let violations = Violations::register(&registry, monitor::SEEN.map(Invariant::id))?;
         let given = config.fleet.advertise_address.as_deref();
         let address = prepare::advertised(given, grpc.local_addr()?, clients.host())?;
         info!(address, "reached by others");
@@ -149,6 +151,7 @@ impl Replica {
             guard,
             hold: watch::Sender::new(is_held),
             memory,
+            violations,
         })
     }
 
@@ -207,6 +210,7 @@ impl Replica {
             maps: self.maps.clone(),
             authority: Arc::clone(&self.authority),
             dialer: Dialer::tcp(),
+            violations: self.violations.clone(),
         };
         let (driver, handle) = fleet::Fleet::new(config, parts)?;
         let discovery = Discovery::new(&self.clients, &self.informers);
@@ -332,6 +336,7 @@ impl Replica {
             grpc: GrpcServer::new(grpc, &self.authority, &subject, self.clock.clone())?,
             renewals,
             recorder: self.recorder(),
+            violations: self.violations.clone(),
         };
         let (coordinator, handle) = Coordinator::new(config, parts, &self.registry)?;
         // As is one candidate.

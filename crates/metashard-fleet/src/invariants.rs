@@ -36,6 +36,8 @@ pub enum Invariant {
     Coverage,
     /// I8: the first sync of an epoch reads a cache at least as new as the predecessor's last write.
     FreshCache,
+    /// I9: no shard is moved for balance twice within its cool-down, and a change of members moves few.
+    BoundedMove,
     /// I11: without a coordinator no shard changes its owner.
     StaticStability,
     /// I13: what is released has nothing in flight.
@@ -119,6 +121,7 @@ impl Invariant {
             Self::NoResurrection => "I6",
             Self::Coverage => "I7",
             Self::FreshCache => "I8",
+            Self::BoundedMove => "I9",
             Self::StaticStability => "I11",
             Self::HonestRelease => "I13",
             Self::OneLeader => "L1",

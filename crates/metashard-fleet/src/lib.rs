@@ -14,6 +14,7 @@ pub mod membership;
 pub mod message;
 #[cfg(all(test, feature = "model"))]
 mod model;
+pub mod monitor;
 pub mod placement;
 pub mod queue;
 pub mod record;

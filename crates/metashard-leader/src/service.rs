@@ -1,6 +1,10 @@
 //! The driver of the leader machine. All decisions are `metashard_fleet::leader`'s.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::FutureExt;
 use metashard_api::{
@@ -8,8 +12,10 @@ use metashard_api::{
     names::WORKER_LEASE_PREFIX,
 };
 use metashard_fleet::{
+    invariants::Invariant,
     leader::{self, Action, Input, Leader, Snapshot},
     map,
+    monitor::LeaderMonitor,
     record::{About, Seen, Written},
     recording::{History, Machine},
     rules::Rules,
@@ -21,7 +27,7 @@ use metashard_kube::{
     lease::{LeaseWatch, Leases},
     shard_map::{MapWatch, ShardMaps},
 };
-use metashard_runtime::{clock::Clock, pulse::Pulse, shutdown::Token};
+use metashard_runtime::{clock::Clock, metrics::Violations, pulse::Pulse, shutdown::Token};
 use parking_lot::Mutex;
 use prometheus::Registry;
 use tokio::sync::{mpsc, watch};
@@ -85,6 +91,8 @@ pub struct Parts {
     pub renewals: watch::Receiver<Option<MonoTime>>,
     /// Where events go.
     pub recorder: Recorder,
+    /// Where broken invariants are counted.
+    pub violations: Violations,
 }
 
 /// What others see of it. Cheap to clone.
@@ -104,6 +112,9 @@ pub struct Coordinator {
     clock: Clock,
     machine: Leader,
     history: Arc<Mutex<History<Leader>>>,
+    monitor: LeaderMonitor,
+    lease_duration: Duration,
+    violations: Violations,
     requests: Requests,
     worker_leases: LeaseWatch,
     /// Another hold on the same watch, for lists.
@@ -146,6 +157,7 @@ impl Coordinator {
             grpc,
             renewals,
             recorder,
+            violations,
         } = parts;
         let mut machine = machine_of(&config, &clock);
         let metrics = Metrics::register(registry, &config.leader_lease)?;
@@ -160,6 +172,9 @@ impl Coordinator {
         let coordinator = Self {
             machine,
             history,
+            monitor: LeaderMonitor::default(),
+            lease_duration: config.lease_duration,
+            violations,
             worker_leases: leases.watch(&informers),
             worker_lease_view: Arc::new(leases.view(&informers)),
             leader_leases: leader_leases.watch(&informers),
@@ -256,7 +271,11 @@ impl Coordinator {
             let now = self.clock.now();
             let mut actions = Vec::new();
             inputs.extend(self.count_for_new_map(&inputs));
+            let own = self.machine.election().incarnation().cloned();
+            let led = own.filter(|_| self.machine.leads(now));
             self.machine.step(now, inputs.clone(), &mut actions);
+            let broken = self.monitor.look(now, led.as_ref(), &inputs, &actions);
+            self.tell_of(broken);
             let mut history = self.history.lock();
             history.note(&self.machine, now, inputs, &actions);
             drop(history);
@@ -279,6 +298,12 @@ impl Coordinator {
             *last = until;
             changed
         });
+    }
+
+    fn tell_of(&self, broken: BTreeSet<Invariant>) {
+        for invariant in broken {
+            self.violations.saw("leader", invariant.id(), &invariant);
+        }
     }
 
     fn carry_out(&mut self, sessions: &Sessions, action: Action) {
@@ -347,7 +372,10 @@ impl Coordinator {
     }
 
     fn publish(&mut self) {
-        let snapshot = self.machine.snapshot(self.clock.now());
+        let now = self.clock.now();
+        let snapshot = self.machine.snapshot(now);
+        let broken = self.monitor.look_at(now, &snapshot, self.lease_duration);
+        self.tell_of(broken);
         self.metrics.show(&snapshot);
         if let Some(event) = self.audit.look(&snapshot) {
             let about = self.requests.maps.about(&snapshot.map_uid);

@@ -4,6 +4,7 @@
 //! built from the functions here. An error there means that a name is malformed or taken: a mistake in the program.
 
 mod live;
+mod violations;
 
 use parking_lot::Mutex;
 use prometheus::{
@@ -13,7 +14,7 @@ use prometheus::{
     proto::MetricFamily,
 };
 
-pub use self::live::Live;
+pub use self::{live::Live, violations::Violations};
 use crate::{build_info, task};
 
 /// Makes a counter.

@@ -13,6 +13,7 @@ use metashard_api::{
 use metashard_fleet::{
     lease,
     message::{Claim, FromWorker},
+    monitor::WorkerMonitor,
     record::{About, Written},
     recording::{History, Machine},
     rules::Rules,
@@ -27,6 +28,7 @@ use metashard_kube::{
 use metashard_runtime::{
     clock::Clock,
     log::chain,
+    metrics::Violations,
     net::Dialer,
     pulse::Pulse,
     shutdown::Token,
@@ -78,6 +80,8 @@ pub struct Parts {
     pub authority: Arc<Authority>,
     /// Opens the connections of sessions.
     pub dialer: Dialer,
+    /// Where broken invariants are counted.
+    pub violations: Violations,
 }
 
 /// What others see of the worker. Cheap to clone.
@@ -99,6 +103,8 @@ pub struct Fleet {
     clock: Clock,
     worker: Worker,
     history: Arc<Mutex<History<Worker>>>,
+    monitor: WorkerMonitor,
+    violations: Violations,
     leases: Leases,
     maps: ShardMaps,
     map_changes: MapWatch,
@@ -134,6 +140,7 @@ impl Fleet {
             maps,
             authority,
             dialer,
+            violations,
         } = parts;
         let (leader, leader_watch) = follow(&leader_leases, &informers, &config.leader_lease);
         let replica = config.replica.clone();
@@ -171,6 +178,8 @@ impl Fleet {
             clock,
             worker,
             history,
+            monitor: WorkerMonitor::default(),
+            violations,
             leases,
             maps,
             standing,
@@ -234,7 +243,12 @@ impl Fleet {
             let mut actions = Vec::new();
             let is_renewal = matches!(input, Some(Input::LeaseAnswered { .. }));
             let inputs: Vec<Input> = input.into_iter().collect();
+            let before = Arc::clone(self.worker.standing());
             self.worker.step(now, inputs.clone(), &mut actions);
+            let after = self.worker.standing();
+            for it in self.monitor.look(now, &inputs, &before, &actions, after) {
+                self.violations.saw("worker", it.id(), &it);
+            }
             let mut history = self.history.lock();
             history.note(&self.worker, now, inputs, &actions);
             drop(history);

@@ -28,6 +28,7 @@ use metashard_kube::{
 };
 use metashard_runtime::{
     clock::Clock,
+    metrics::Violations,
     net::Dialer,
     shutdown::{Shutdown, Token},
     task::{self, Tasks},
@@ -92,6 +93,7 @@ impl Scene {
             maps: maps.clone(),
             authority: Arc::new(authority),
             dialer: Dialer::tcp(),
+            violations: Violations::register(&Registry::new(), [])?,
         };
         let (fleet, handle) = Fleet::new(config, parts)?;
         let (command_sender, command_receiver) = mpsc::channel(8);

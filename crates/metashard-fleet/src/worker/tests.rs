@@ -4,10 +4,11 @@ mod joining;
 mod lease;
 mod leaving;
 mod maps;
+mod monitored;
 mod orders;
 mod shards;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use metashard_api::{
     id::{Epoch, Incarnation, ReplicaId, Seq, ShardId, Term},
@@ -16,9 +17,11 @@ use metashard_api::{
 
 use super::*;
 use crate::{
+    invariants::Invariant,
     lease::Request,
     map::{Map, Seen as MapSeen},
     message::Order,
+    monitor::WorkerMonitor,
     record::{Holder, Record, Written},
     recording::{History, Machine, testing::check},
     rules::Rule,
@@ -67,6 +70,10 @@ use Owner::{Me, Nobody, Other};
 struct Scene {
     worker: Worker,
     history: History<Worker>,
+    monitor: WorkerMonitor,
+    /// What it has seen broken.
+    broken: BTreeSet<Invariant>,
+    keeps_all_rules: bool,
     now: Now,
     out: Vec<Action>,
     /// How many incarnations were drawn.
@@ -79,6 +86,10 @@ impl Drop for Scene {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             check(&self.history, &self.worker);
+            // What the others do is made up in these tests.
+            let own = [Invariant::TableFirst, Invariant::NoResurrection];
+            let is_sound = own.iter().all(|it| !self.broken.contains(it));
+            assert!(!self.keeps_all_rules || is_sound, "{:?}", self.broken);
         }
     }
 }
@@ -100,6 +111,9 @@ impl Scene {
         let worker = Worker::new(now, config);
         let mut scene = Self {
             history: History::new(&worker),
+            monitor: WorkerMonitor::default(),
+            broken: BTreeSet::new(),
+            keeps_all_rules: rules == Rules::default(),
             worker,
             now,
             out: Vec::new(),
@@ -139,9 +153,13 @@ impl Scene {
 
     /// One call of the machine.
     fn call(&mut self, inputs: Vec<Input>) {
-        let n_before = self.out.len();
+        let (before, n_before) = (Arc::clone(self.worker.standing()), self.out.len());
         self.worker.step(self.now, inputs.clone(), &mut self.out);
-        let actions = &self.out[n_before..];
+        let (after, actions) = (self.worker.standing(), &self.out[n_before..]);
+        let broken = self
+            .monitor
+            .look(self.now, &inputs, &before, actions, after);
+        self.broken.extend(broken);
         self.history.note(&self.worker, self.now, inputs, actions);
     }
 

@@ -9,8 +9,9 @@ use metashard_api::{
 };
 use metashard_fleet::{
     election::Phase,
+    invariants::Invariant,
     leader::Snapshot,
-    map,
+    map, monitor,
     record::{About, Holder, Record, Seen, Written},
     rules::Rules,
 };
@@ -25,6 +26,7 @@ use metashard_leader::{
 };
 use metashard_runtime::{
     clock::Clock,
+    metrics::Violations,
     shutdown::Shutdown,
     task::{self, Tasks},
     tls::Subject,
@@ -48,6 +50,7 @@ struct Fixture {
     shutdown: Shutdown,
     rest: Shutdown,
     workers: Tasks<()>,
+    violations: Violations,
 }
 
 impl Fixture {
@@ -78,16 +81,7 @@ impl Fixture {
             leases.clone(),
             None,
         );
-        let config = Config {
-            replica,
-            about: About::default(),
-            lease_duration: DURATION,
-            shards: N_SHARDS,
-            drain_hook_grace: Duration::from_secs(2),
-            leader_lease: LEADER.to_owned(),
-            target_selector: String::new(),
-            rules: Rules::default(),
-        };
+        let violations = Violations::register(&registry, [])?;
         let parts = Parts {
             clock,
             informers,
@@ -97,8 +91,9 @@ impl Fixture {
             grpc,
             renewals,
             recorder: Recorder::silent(&clients),
+            violations: violations.clone(),
         };
-        let (coordinator, handle) = Coordinator::new(config, parts, &registry)?;
+        let (coordinator, handle) = Coordinator::new(config(replica), parts, &registry)?;
         let (shutdown, rest) = (Shutdown::new(), Shutdown::new());
         task::spawn("witness", witness.run(rest.token()));
         task::spawn("leader", coordinator.run(shutdown.token(), rest.token()));
@@ -109,6 +104,7 @@ impl Fixture {
             shutdown,
             rest,
             workers: Tasks::new(),
+            violations,
         })
     }
 
@@ -172,6 +168,19 @@ impl Drop for Fixture {
     }
 }
 
+fn config(replica: ReplicaId) -> Config {
+    Config {
+        replica,
+        about: About::default(),
+        lease_duration: DURATION,
+        shards: N_SHARDS,
+        drain_hook_grace: Duration::from_secs(2),
+        leader_lease: LEADER.to_owned(),
+        target_selector: String::new(),
+        rules: Rules::default(),
+    }
+}
+
 async fn grpc(
     clients: &Clients,
     namespace: &str,
@@ -229,6 +238,9 @@ async fn leader_gives_every_shard_a_live_owner_and_another_one_when_that_dies() 
     for (old, new) in before.shards.iter().zip(&after.shards) {
         assert_eq!(new.epoch, old.epoch.next());
     }
+    for it in monitor::SEEN {
+        assert_eq!(fixture.violations.count(it.id()), 0, "{it}");
+    }
     Ok(())
 }
 
@@ -255,6 +267,8 @@ async fn leader_lease_taken_by_hand_is_left_alone_until_its_claim_has_ended() ->
     .await?;
 
     fixture.leads(false).await?;
+    let broken = Invariant::OneLeader.id();
+    assert_eq!(fixture.violations.count(broken), 1, "it is told of");
     throughout(Duration::from_secs(2), "the foreign claim", async || {
         ensure!(fixture.holder(LEADER).await? == foreign);
         Ok(())

@@ -1,10 +1,10 @@
 //! A fleet on one machine: leader machines, workers that do what they are told, and a server that answers at once.
 
 mod loads;
+mod watched;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    thread,
     time::Duration,
 };
 
@@ -14,12 +14,14 @@ use metashard_api::{
 };
 
 use crate::{
+    invariants::Invariant,
     leader::{Action, Config, Input, Leader, Report, Snapshot},
     lease,
     map::{self, Map},
     message::{Claim, FromLeader, FromWorker, LastWritten, Order},
+    monitor::LeaderMonitor,
     record::{About, Holder, Record, Seen, Written},
-    recording::{History, Machine, testing::check},
+    recording::History,
     rules::Rules,
     testing::{Server, incarnation, member, record},
     time::{MonoTime, Now},
@@ -51,6 +53,8 @@ pub(super) struct Fleet {
     /// All that leaders told workers.
     pub(super) told: Vec<(Incarnation, FromLeader)>,
     pub(super) reports: Vec<Report>,
+    /// What a test breaks itself, and every replica has to see.
+    pub(super) broken_by_hand: BTreeSet<Invariant>,
     /// What each shard costs, as the worker tells that holds it; 0 if it is not named.
     pub(super) costs: BTreeMap<ShardId, u64>,
     loads_at: MonoTime,
@@ -60,6 +64,9 @@ pub(super) struct Fleet {
 pub(super) struct Replica {
     pub(super) leader: Leader,
     pub(super) history: History<Leader>,
+    monitor: LeaderMonitor,
+    /// What it has seen broken.
+    pub(super) broken: BTreeSet<Invariant>,
     pub(super) config: Config,
     pub(super) is_alive: bool,
     pub(super) has_finished: bool,
@@ -93,6 +100,7 @@ impl Fleet {
             maps: Vec::new(),
             told: Vec::new(),
             reports: Vec::new(),
+            broken_by_hand: BTreeSet::new(),
             costs: BTreeMap::new(),
             loads_at: now.mono,
             n_drawn: 0,
@@ -110,6 +118,8 @@ impl Fleet {
             let leader = Leader::new(now, config.clone());
             fleet.replicas.push(Replica {
                 history: History::new(&leader),
+                monitor: LeaderMonitor::default(),
+                broken: BTreeSet::new(),
                 leader,
                 config,
                 is_alive: true,
@@ -121,13 +131,6 @@ impl Fleet {
             fleet.tell(n, Input::MapSeen(map));
         }
         fleet
-    }
-
-    /// A replica knows nothing any more.
-    pub(super) fn restart(&mut self, n: usize) {
-        let leader = Leader::new(self.now, self.replicas[n].config.clone());
-        self.replicas[n].history = History::new(&leader);
-        self.replicas[n].leader = leader;
     }
 
     /// One leader and workers named so, each with its share.
@@ -217,20 +220,6 @@ impl Fleet {
 
     pub(super) fn tell(&mut self, n: usize, input: Input) {
         self.call(n, vec![input]);
-    }
-
-    /// One call of a leader machine.
-    fn call(&mut self, n: usize, inputs: Vec<Input>) {
-        let replica = &mut self.replicas[n];
-        if !replica.is_alive {
-            return;
-        }
-        let mut actions = Vec::new();
-        replica.leader.step(self.now, inputs.clone(), &mut actions);
-        replica
-            .history
-            .note(&replica.leader, self.now, inputs, &actions);
-        self.carry_out(n, actions);
     }
 
     /// A worker says this on its session with whoever leads.
@@ -451,18 +440,6 @@ impl Fleet {
         };
         if let Some(answer) = answer {
             self.tell(n, Input::FromWorker(to, answer));
-        }
-    }
-}
-
-/// Whatever a test does with a fleet, its leaders' decisions can be made again.
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            return;
-        }
-        for replica in &self.replicas {
-            check(&replica.history, &replica.leader);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::fleet::{DURATION, Fleet, N_SHARDS, last_written, n_moved};
 use crate::{
+    invariants::Invariant,
     leader::{Input, Report, Why},
     message::{Claim, FromWorker, Order},
     record::Holder,
@@ -80,6 +81,8 @@ fn owner_that_has_not_released_keeps_the_shard() {
 
         let keeps = fleet.owned_by("b").len() == n_owned;
         assert_eq!(keeps, rules.keep(Rule::ProofBeforeOwner));
+        let is_seen = fleet.replicas[0].broken.contains(&Invariant::Exclusive);
+        assert_eq!(is_seen, !keeps);
     }
 }
 

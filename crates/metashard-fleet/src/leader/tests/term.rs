@@ -10,6 +10,7 @@ use metashard_api::{
 use super::fleet::{Fleet, LEADER_LEASE, MapWrites, N_SHARDS, n_moved};
 use crate::{
     election::Phase,
+    invariants::Invariant,
     leader::{Action, Input, Report},
     message::Order,
     record::Holder,
@@ -35,6 +36,7 @@ fn first_leader_makes_the_term_its_own_and_sets_the_number_of_shards_once() {
 #[test]
 fn number_of_shards_of_a_map_that_has_them_is_kept() {
     let mut fleet = Fleet::running(&["a"]);
+    fleet.broken_by_hand = [Invariant::EpochMonotonic].into();
     let mut spec = fleet.server.spec().clone();
     spec.shard_count = 8;
     spec.shards.truncate(8);
@@ -141,6 +143,7 @@ fn leader_whose_map_belongs_to_a_higher_term_steps_down() {
 #[test]
 fn foreign_holder_of_the_leader_lease_stops_the_coordinator_and_nothing_else() {
     let mut fleet = Fleet::running(&["a", "b"]);
+    fleet.broken_by_hand = [Invariant::OneLeader].into();
     let before = fleet.server.spec().clone();
     let foreign = Holder::Foreign("kubectl".to_owned());
 
@@ -218,6 +221,8 @@ fn nobody_is_told_of_an_epoch_that_is_not_in_the_map() {
         let assigns = fleet.orders("a").into_iter();
         let assigns = assigns.filter(|it| matches!(it, Order::Assign { .. }));
         assert_eq!(assigns.count() > 0, !rules.keep(Rule::TableFirst));
+        let is_seen = fleet.replicas[0].broken.contains(&Invariant::TableFirst);
+        assert_eq!(is_seen, !rules.keep(Rule::TableFirst));
     }
 }
 

@@ -44,6 +44,7 @@ fn mutant_without_tombstones_takes_a_released_epoch_up_again() {
     scene.drained(claim(0, 3));
 
     assert!(scene.may_act(claim(0, 3)));
+    assert!(scene.broken.contains(&Invariant::NoResurrection));
 }
 
 #[test]
