@@ -10,10 +10,11 @@ use std::{
 use metashard_api::{
     id::{Epoch, Incarnation, ShardId},
     names::WORKER_LEASE_PREFIX,
-    shard_map::{Member, ShardMapSpec},
+    shard_map::ShardMapSpec,
 };
 use metashard_fleet::{
-    invariants::{self, Applied, Hold, Invariant, Table, Verb, World},
+    invariants::{self, Applied, Hold, Invariant, Verb, World},
+    map::table,
     message::Claim,
     record::Holder,
 };
@@ -46,7 +47,7 @@ pub(crate) struct Facts {
     pub(crate) published: BTreeSet<Hold<Incarnation>>,
     pub(crate) released: BTreeSet<Hold<Incarnation>>,
     pub(crate) given_up: BTreeMap<(Incarnation, ShardId), Epoch>,
-    table: Option<Table<Member>>,
+    map: Option<ShardMapSpec>,
     /// When each worker's Lease was written last.
     leases: BTreeMap<Incarnation, Duration>,
     outages: Vec<(Duration, Option<Duration>)>,
@@ -238,7 +239,8 @@ impl Facts {
         let spec: ShardMapSpec = serde_json::from_value(spec).unwrap_or_default();
         let next = table(&spec);
         self.note(&format!("map {:?} {:?}", spec.version(), next.shards));
-        if let Some(before) = self.table.take() {
+        if let Some(before) = self.map.take() {
+            let before = table(&before);
             let any = !self.coordinators.is_empty()
                 || self.now.saturating_sub(self.last_coordinator) < UNDER_WAY;
             for invariant in before.broken_by(&next, any) {
@@ -262,7 +264,7 @@ impl Facts {
                 self.inherited.insert(claim, last.unwrap_or(0));
             }
         }
-        self.table = Some(next);
+        self.map = Some(spec);
     }
 
     fn lease_written(&mut self, name: &str, old: Option<&Value>, new: &Value) {
@@ -339,19 +341,5 @@ impl Facts {
     /// Every write in one piece.
     pub(crate) fn are_in_epoch(&self) -> bool {
         invariants::are_in_epoch(self.applied.iter().cloned())
-    }
-}
-
-fn table(spec: &ShardMapSpec) -> Table<Member> {
-    let owner = |owner: Option<u16>| spec.members.get(usize::from(owner?)).cloned();
-    Table {
-        term: spec.term,
-        seq: spec.seq,
-        leader: spec.leader.clone(),
-        shards: spec
-            .shards
-            .iter()
-            .map(|entry| (owner(entry.owner), entry.epoch))
-            .collect(),
     }
 }

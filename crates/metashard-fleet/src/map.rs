@@ -1,11 +1,13 @@
 //! The ShardMap as the machines see it: one state of the object, read or to be written.
 
 use serde::{Deserialize, Serialize};
+
+use crate::invariants::Table;
 use std::sync::Arc;
 
 use metashard_api::{
     id::{Seq, Term},
-    shard_map::ShardMapSpec,
+    shard_map::{Member, ShardEntry, ShardMapSpec},
 };
 
 /// One state of the ShardMap. Two states of one map are the same exactly if uid and resourceVersion are.
@@ -28,6 +30,18 @@ impl Map {
     /// (term, seq): the order of all maps.
     pub fn version(&self) -> (Term, Seq) {
         self.spec.version()
+    }
+}
+
+/// The owners of a map, for the invariants.
+pub fn table(spec: &ShardMapSpec) -> Table<&Member> {
+    let owner = |entry: &ShardEntry| spec.members.get(usize::from(entry.owner?));
+    let shards = spec.shards.iter();
+    Table {
+        term: spec.term,
+        seq: spec.seq,
+        leader: spec.leader.as_ref(),
+        shards: shards.map(|entry| (owner(entry), entry.epoch)).collect(),
     }
 }
 

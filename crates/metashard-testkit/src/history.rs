@@ -18,10 +18,11 @@ use anyhow::Context;
 use metashard_api::{
     id::{Epoch, ShardId},
     names::{HEADER_EPOCH, HEADER_SHARD},
-    shard_map::{Member, ShardMapSpec},
+    shard_map::ShardMapSpec,
 };
 use metashard_fleet::{
-    invariants::{Applied, Hold, Invariant, Table, Verb, World, are_in_epoch},
+    invariants::{Applied, Hold, Invariant, Verb, World, are_in_epoch},
+    map::table,
     message::Claim,
 };
 
@@ -349,19 +350,5 @@ impl fmt::Display for Finding {
             Broken::LostUpdate => write!(f, "lost update: {}", self.how),
             Broken::Gap => write!(f, "gap: {}", self.how),
         }
-    }
-}
-
-fn table(spec: &ShardMapSpec) -> Table<Member> {
-    let owner = |owner: Option<u16>| spec.members.get(usize::from(owner?)).cloned();
-    Table {
-        term: spec.term,
-        seq: spec.seq,
-        leader: spec.leader.clone(),
-        shards: spec
-            .shards
-            .iter()
-            .map(|entry| (owner(entry.owner), entry.epoch))
-            .collect(),
     }
 }

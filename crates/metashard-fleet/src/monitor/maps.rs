@@ -2,11 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use metashard_api::shard_map::Member;
-
 use crate::{
-    invariants::{Invariant, Table},
-    map::Map,
+    invariants::Invariant,
+    map::{self, Map},
 };
 
 /// The newest map that was seen.
@@ -34,25 +32,11 @@ impl Maps {
             return BTreeSet::new();
         }
         let broken = if newest.uid == map.uid {
-            table(newest).broken_by(&table(map), true)
+            map::table(&newest.spec).broken_by(&map::table(&map.spec), true)
         } else {
             BTreeSet::new()
         };
         self.newest = Some(Arc::clone(map));
         broken
-    }
-}
-
-fn table(map: &Map) -> Table<&Member> {
-    let spec = &map.spec;
-    let entry = |entry: &metashard_api::shard_map::ShardEntry| {
-        let owner = entry.owner.and_then(|it| spec.members.get(usize::from(it)));
-        (owner, entry.epoch)
-    };
-    Table {
-        term: spec.term,
-        seq: spec.seq,
-        leader: spec.leader.as_ref(),
-        shards: spec.shards.iter().map(entry).collect(),
     }
 }

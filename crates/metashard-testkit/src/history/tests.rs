@@ -2,7 +2,7 @@
 
 use metashard_api::{
     id::{Seq, Term},
-    shard_map::ShardEntry,
+    shard_map::{Member, ShardEntry},
 };
 use serde_json::{Value, json};
 

@@ -5,14 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use metashard_api::{
-    id::{Epoch, Incarnation, ShardId},
-    shard_map::{Member, ShardMapSpec},
-};
+use metashard_api::id::{Epoch, Incarnation, ShardId};
 
 use super::{Fleet, Request, State};
 use crate::{
-    invariants::{self, Hold, Invariant, Table, World},
+    invariants::{self, Hold, Invariant, World},
     leader::Leader,
     map::{self, Map},
     message::Claim,
@@ -103,14 +100,14 @@ impl History {
 
     /// The map was written.
     pub(super) fn map_written(&mut self, before: &map::Seen, now: &Map) {
-        let next = table(&now.spec);
+        let next = map::table(&now.spec);
         if let map::Seen::Present(before) = before {
             self.broken
-                .extend(table(&before.spec).broken_by(&next, true));
+                .extend(map::table(&before.spec).broken_by(&next, true));
         }
         for (shard, (owner, epoch)) in (0..).map(ShardId).zip(next.shards) {
             if let Some(owner) = owner {
-                let worker = Incarnation::new(owner.incarnation);
+                let worker = Incarnation::new(owner.incarnation.as_str());
                 self.published.insert(Hold {
                     claim: Claim { shard, epoch },
                     worker,
@@ -211,19 +208,5 @@ pub(super) fn worker_of(name: &Name) -> Option<&Incarnation> {
     match name {
         Name::Leader => None,
         Name::Worker(incarnation) => Some(incarnation),
-    }
-}
-
-fn table(spec: &ShardMapSpec) -> Table<Member> {
-    let owner = |owner: Option<u16>| spec.members.get(usize::from(owner?)).cloned();
-    Table {
-        term: spec.term,
-        seq: spec.seq,
-        leader: spec.leader.clone(),
-        shards: spec
-            .shards
-            .iter()
-            .map(|entry| (owner(entry.owner), entry.epoch))
-            .collect(),
     }
 }
