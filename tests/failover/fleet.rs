@@ -5,7 +5,7 @@ use std::{
     convert::Infallible,
     fs,
     path::Path,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, ensure};
@@ -17,17 +17,20 @@ use kube::{
     core::GroupVersionKind,
 };
 use metashard_api::shard_map::{self, ShardMap, ShardMapSpec};
+use metashard_runtime::clock::Clock;
 use metashard_testkit::{
     Cluster, FakeHook, Replica,
     apply::apply,
     cluster, crds,
+    history::HookCall,
     hook::{Answer, Call},
     replica::Options,
     wait::{eventually, throughout},
 };
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::history::{History, ownership};
 
@@ -63,6 +66,8 @@ pub(crate) struct Fleet {
     leader_namespace: &'static str,
     client: Client,
     hook: FakeHook,
+    /// Calls that are forgotten otherwise.
+    past: Mutex<Vec<Call>>,
     cluster: Cluster,
 }
 
@@ -73,7 +78,11 @@ impl Fleet {
         replicas: &[(&'static str, &str)],
         leader_namespace: &'static str,
     ) -> anyhow::Result<Self> {
-        let cluster = Cluster::start(cluster::Options::default()).await?;
+        let cluster = Cluster::start(cluster::Options {
+            audit_bodies: true,
+            ..cluster::Options::default()
+        })
+        .await?;
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
         for file in fs::read_dir(deploy.join("crds")).context("list deploy/crds")? {
             cluster
@@ -90,6 +99,7 @@ impl Fleet {
             leader_namespace,
             client,
             hook: FakeHook::start(|call| Answer::json(&answer(call)).after(HOOK_TAKES))?,
+            past: Mutex::default(),
             cluster,
         };
         for (name, role) in replicas {
@@ -188,9 +198,37 @@ impl Fleet {
         .await
     }
 
-    /// Forgets what was called so far.
+    /// Forgets what was called so far, but for [`Self::is_sound`].
     pub(crate) fn forget(&self) {
-        self.hook.forget();
+        self.past.lock().append(&mut self.hook.take_calls());
+    }
+
+    /// Checks all that happened so far: every call that the hook saw and every write that the API server carried out.
+    pub(crate) fn is_sound(&self) -> anyhow::Result<()> {
+        // One reading of both clocks, for all calls.
+        let (instant, wall) = (Instant::now().into_std(), Clock::system().wall());
+        let now = wall.duration_since(SystemTime::UNIX_EPOCH)?;
+        let mut calls = self.past.lock().clone();
+        calls.append(&mut self.hook.calls());
+        let calls = calls.iter().map(|call| {
+            HookCall::of(call, &call.path, |it| {
+                now.saturating_sub(instant.saturating_duration_since(it))
+            })
+        });
+        let mut history = metashard_testkit::history::History {
+            calls: calls.collect::<anyhow::Result<_>>()?,
+            ..Default::default()
+        };
+        history.take_audit(&self.cluster.audit_events()?);
+        ensure!(!history.maps.is_empty(), "the audit log shows no map");
+        ensure!(
+            history.writes.iter().any(|write| write.writer.is_some()),
+            "the audit log shows no write of a worker"
+        );
+        let found = history.findings(None);
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        ensure!(found.is_empty(), "{found:#?}");
+        Ok(())
     }
 
     /// What was called since [`Self::forget`].

@@ -198,7 +198,8 @@ async fn replicas_that_crash_freeze_leave_or_lose_the_lead_are_replaced_in_time_
         fleet.replace(leader, ALL_ROLES).await?;
         fleet.is_shared_by(&ALL).await?;
         let follower = fleet.follower().await?;
-        leave(fleet, follower, "follower shut down").await
+        leave(fleet, follower, "follower shut down").await?;
+        fleet.is_sound()
     });
     while_edited(edits, faults).await
 }
@@ -235,7 +236,7 @@ async fn hook_that_outlasts_a_drain_is_called_anew_elsewhere_and_holds_up_no_oth
             (DRAIN_GRACE..DRAIN_GRACE + HAND_OVER).contains(&waited),
             "called anew after {waited:?}"
         );
-        Ok(())
+        fleet.is_sound()
     });
     while_edited(edits, faults).await
 }
@@ -273,7 +274,8 @@ async fn workers_without_lead_and_leaders_without_work_share_a_fleet() -> anyhow
         let shards = fleet.map().await?.shards;
         ensure!(shards == before.shards, "shards were moved");
 
-        leave(fleet, "work-1", "worker shut down").await
+        leave(fleet, "work-1", "worker shut down").await?;
+        fleet.is_sound()
     });
     while_edited(edits, faults).await
 }
