@@ -2,11 +2,18 @@
 //! decides. Each history is the same every time; what it breaks is found by the invariants that models and checkers use.
 //!
 //! `METASHARD_SEEDS=10000` runs more of them, `METASHARD_SEED=7` shows one.
+//!
+//! The program has a harness of its own: where clocks are simulated, the usual one waits for a test by asking for the
+//! time in a loop, and that takes one processor from the histories.
 
+#[cfg(test)]
+mod checks;
 #[cfg(test)]
 mod dice;
 #[cfg(test)]
 mod facts;
+#[cfg(test)]
+mod harness;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
@@ -22,189 +29,11 @@ mod shards;
 #[cfg(test)]
 mod store;
 
-use metashard_fleet::rules::Rule;
-use metashard_runtime::clock::Clock;
+use std::process::ExitCode;
 
-use crate::{
-    plan::Mutant,
-    seeds::{Report, asked_seed, child, happen, n_seeds, spawn, spawn_all, tell_failures, used},
-};
-
-/// Seeds of the gate.
-const SEEDS: u64 = 200;
-
-/// Seeds within which a mutant has to be found.
-const SEEDS_OF_A_MUTANT: u64 = 80;
-
-/// Defects, and what finds them. Those that are found soon are looked for each time, the others by hand only.
-const MUTANTS: &[(Mutant, &[&str], Found)] = &[
-    (
-        Mutant::Breaks(Rule::DeadlineFromSending),
-        &["I1", "L1"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::DeadlineWithinDuration),
-        &["I1", "L1"],
-        Found::Soon,
-    ),
-    (
-        Mutant::Breaks(Rule::RenewByVersion),
-        &["I1", "L1"],
-        Found::Soon,
-    ),
-    (
-        Mutant::Breaks(Rule::RenewByUid),
-        &["I1", "L1"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::JudgeWhileRenewing),
-        &["O1"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::Tombstones),
-        &["I1", "I6"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::ReleaseWhenDrained),
-        &["I1", "I13"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::StartWhenDrained),
-        &["I1", "I6", "I13"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::NewestMap),
-        &["I1", "I5", "I6"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::NewestTerm),
-        &["I1", "I5", "I6"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::RejoinWhenDrained),
-        &["I1", "I13"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::ReleaseWhenStopped),
-        &["L1"],
-        Found::Seldom,
-    ),
-    (
-        Mutant::Breaks(Rule::TermNamesLeader),
-        &["I4"],
-        Found::Seldom,
-    ),
-    (Mutant::Breaks(Rule::TableFirst), &["I5"], Found::Soon),
-    (
-        Mutant::Breaks(Rule::ProofBeforeOwner),
-        &["I1"],
-        Found::Seldom,
-    ),
-    (Mutant::Breaks(Rule::FenceByVersion), &["I1"], Found::Seldom),
-    (Mutant::Breaks(Rule::EvictionWaits), &["I1"], Found::Seldom),
-    (
-        Mutant::Breaks(Rule::MapByVersion),
-        &["I3", "I4"],
-        Found::Seldom,
-    ),
-    (Mutant::ClockThatStops, &["I1", "L1"], Found::Seldom),
-    (Mutant::WriteWithoutVersion, &["I2", "lost"], Found::Seldom),
-];
-
-/// How soon a defect is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    /// Within [`SEEDS_OF_A_MUTANT`].
-    Soon,
-    /// Within more, or never: other layers of the rules hide it from this fleet.
-    Seldom,
-}
-
-/// What a child of the other tests does; by itself, nothing.
-#[test]
-fn history_of_one_seed_happens() {
-    if let Some((seed, mutant, talks)) = child() {
-        happen(seed, mutant.map(|it| MUTANTS[it].0), talks);
-    }
-}
-
-#[test]
-fn seed_that_is_asked_for_is_shown() {
-    if let Some(seed) = asked_seed() {
-        let report = spawn(seed, None, true).unwrap();
-        assert!(report.broken.is_empty(), "{:?}", report.broken);
-    }
-}
-
-#[test]
-fn invariants_hold_whatever_fails() {
-    let clock = Clock::system();
-    let (begin, before) = (clock.now().mono, used());
-    let results = spawn_all(n_seeds(SEEDS), None, |_| true);
-    let wall = clock.now().mono.since(begin);
-    let cpu = used().saturating_sub(before);
-    let (reports, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
-    let reports: Vec<Report> = reports.into_iter().flatten().collect();
-    let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
-    println!(
-        "{} histories, {} steps, {} calls, {} writes, {} moves, {} terms; {wall:?}, {cpu:?} of processors",
-        reports.len(),
-        sum(|it| it.steps),
-        sum(|it| it.calls),
-        sum(|it| it.writes),
-        sum(|it| it.moves),
-        sum(|it| it.terms),
-    );
-    let broken: Vec<&Report> = reports.iter().filter(|it| !it.broken.is_empty()).collect();
-    tell_failures(&broken);
-    assert!(failed.is_empty(), "{failed:?}");
-    assert!(broken.is_empty(), "{} seeds break something", broken.len());
-    assert!(sum(|it| it.moves) > reports.len() as u64, "little happened");
-}
-
-#[test]
-fn history_of_a_seed_is_the_same_each_time() {
-    for seed in 0..4 {
-        let hashes = [(); 3].map(|()| spawn(seed, None, false).unwrap().hash);
-        assert!(
-            hashes.iter().all(|it| *it == hashes[0]),
-            "seed {seed}: {hashes:?}"
-        );
-    }
-}
-
-#[test]
-fn planted_defects_are_found() {
-    let mut missed: Vec<Mutant> = Vec::new();
-    let seeds = n_seeds(SEEDS_OF_A_MUTANT);
-    let by_hand = seeds != SEEDS_OF_A_MUTANT;
-    for (number, (mutant, ids, found)) in MUTANTS.iter().enumerate() {
-        if *found == Found::Seldom && !by_hand {
-            continue;
-        }
-        let finds = |it: &Result<Report, String>| it.as_ref().is_ok_and(|it| it.breaks(ids));
-        let results = spawn_all(seeds, Some(number), |it| !finds(it));
-        if let Some(report) = results.iter().flatten().find(|it| it.breaks(ids)) {
-            let broken = report.broken.iter().map(|(id, _)| id.as_str());
-            let broken = broken.collect::<Vec<_>>().join(", ");
-            println!(
-                "{mutant:?}: seed {} of {} breaks {broken}",
-                report.seed,
-                results.len()
-            );
-        } else {
-            println!("{mutant:?}: not found in {seeds} seeds");
-            missed.extend((*found == Found::Soon).then_some(*mutant));
-        }
-    }
-    assert!(missed.is_empty(), "not found: {missed:?}");
+fn main() -> ExitCode {
+    #[cfg(test)]
+    return harness::main(checks::ALL);
+    #[cfg(not(test))]
+    ExitCode::FAILURE
 }

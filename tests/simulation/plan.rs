@@ -13,14 +13,14 @@ use crate::{
 pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(2);
 
 /// Until when the fleet forms undisturbed.
-const CALM: u64 = 3_000;
+const CALM: u64 = 1_700;
 
-/// When the last fault begins, and when the last one ends.
-const LAST_FAULT: u64 = 11_000;
-const HEALED: u64 = 13_500;
+/// When the last fault begins, and by when the last one ends.
+const LAST_FAULT: u64 = 7_000;
+const HEALED: u64 = 9_000;
 
-/// Invariant I7: by then every shard has an owner again, and some for connections to come back.
-const RECOVERED: u64 = HEALED + 9_000 + 3_000;
+/// Invariant I7: so long after the last fault every shard has an owner again, and some for connections to come back.
+const RECOVERS: Duration = Duration::from_secs(9 + 3);
 
 /// All hosts. Those of a seed are some of them.
 const REPLICAS: [Host; 4] = ["r0", "r1", "r2", "r3"];
@@ -134,6 +134,7 @@ pub(crate) struct Plan {
     pub(crate) latency: u64,
     /// When the faults are over.
     pub(crate) healed: Duration,
+    /// When it ends at the latest.
     pub(crate) end: Duration,
     pub(crate) events: Vec<Event>,
     pub(crate) mutant: Option<Mutant>,
@@ -157,16 +158,19 @@ impl Plan {
             n_shards: u16::try_from(3 + dice.below(4)).expect("it is small"),
             streaming: dice.chance(75),
             latency: dice.pick(&[10, 30, 80]),
-            healed: Duration::from_millis(HEALED),
-            end: Duration::from_millis(RECOVERED),
+            healed: Duration::from_millis(CALM),
+            end: Duration::ZERO,
             events: Vec::new(),
             replicas,
             mutant,
             talks,
         };
-        for _ in 0..3 + dice.below(6) {
+        for _ in 0..3 + dice.below(4) {
             plan.add_fault(&mut dice);
         }
+        let ends = plan.events.iter().map(|event| event.end);
+        plan.healed = ends.max().unwrap_or(plan.healed);
+        plan.end = plan.healed + RECOVERS;
         plan.events.sort_by_key(|event| event.begin);
         plan
     }
@@ -186,7 +190,7 @@ impl Plan {
         let begin = dice.between(CALM, LAST_FAULT);
         let most = match fault {
             Fault::Weather(_) => 4_000,
-            _ => 7_000,
+            _ => 5_500,
         };
         let length = if dice.chance(40) {
             dice.between(100, 1_500)

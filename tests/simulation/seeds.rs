@@ -30,9 +30,6 @@ const SEEDS: &str = "METASHARD_SEEDS";
 /// What a child is told.
 const CHILD: &str = "METASHARD_SIMULATION_CHILD";
 
-/// The test that a child runs.
-const TEST: &str = "history_of_one_seed_happens";
-
 /// What came of a history, as its process said.
 #[derive(Debug, Clone)]
 pub(crate) struct Report {
@@ -128,8 +125,7 @@ pub(crate) fn happen(seed: u64, mutant: Option<Mutant>, talks: bool) {
         "calls": facts.calls, "writes": facts.writes, "moves": facts.moves, "terms": facts.terms,
         "broken": broken,
     });
-    // The harness has begun a line.
-    println!("\n{report}");
+    println!("{report}");
 }
 
 /// Stamps lines of the log as those of the history.
@@ -147,7 +143,6 @@ pub(crate) fn spawn(seed: u64, mutant: Option<usize>, talks: bool) -> Result<Rep
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let mutant = mutant.map_or_else(|| "none".to_owned(), |it| it.to_string());
     let child = Command::new(program)
-        .args([TEST, "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, format!("{seed} {mutant} {talks}"))
         .stdin(Stdio::null())
         .output()

@@ -256,4 +256,8 @@ pub mod event {
     pub const SHARDS_UNOWNED: &str = "ShardsUnowned";
     /// Every shard has a live owner again. On the ShardMap.
     pub const SHARDS_OWNED: &str = "ShardsOwned";
+    /// Somebody edited the ShardMap, and it was written as it was. On the ShardMap.
+    pub const SHARD_MAP_EDITED: &str = "ShardMapEdited";
+    /// The ShardMap was deleted, replaced, set back, or edited so that workers take notice. On the ShardMap as it was.
+    pub const SHARD_MAP_LOST: &str = "ShardMapLost";
 }

@@ -13,6 +13,24 @@ use tracing::{error, info, warn};
 /// A shard without a live owner for so long is not just being handed over.
 const UNOWNED_FOR: Duration = Duration::from_secs(5);
 
+/// What is said, in the log and as Events, of a map that somebody else has written.
+const MAP_EDITED: &str = "ShardMap edited by hand: it is written as it was";
+const MAP_LOST: &str = "ShardMap lost: every worker is evicted before it is made anew";
+
+/// What is told of the ShardMap too.
+pub(crate) fn event(report: &Report) -> Option<Event> {
+    let (reason, message) = match report {
+        Report::MapEdited => (event::SHARD_MAP_EDITED, MAP_EDITED),
+        Report::MapLost => (event::SHARD_MAP_LOST, MAP_LOST),
+        _ => return None,
+    };
+    Some(Event {
+        is_warning: true,
+        reason: reason.into(),
+        message: message.to_owned(),
+    })
+}
+
 /// Logs what an operator would ask about.
 pub(crate) fn log(report: &Report) {
     match report {
@@ -59,9 +77,8 @@ pub(crate) fn log(report: &Report) {
         Report::WarmTimedOut { target, shards } => {
             warn!(incarnation = %target, shards = shards.len(), "warm-up timed out");
         }
-        Report::MapLost => {
-            error!("ShardMap lost: every worker is evicted before it is made anew");
-        }
+        Report::MapEdited => error!("{MAP_EDITED}"),
+        Report::MapLost => error!("{MAP_LOST}"),
     }
 }
 

@@ -22,7 +22,7 @@ use metashard_fleet::{
     time::{BootTime, MonoTime},
 };
 use metashard_kube::{
-    events::Recorder,
+    events::{Event, Recorder},
     informer::{Informers, View},
     lease::{LeaseWatch, Leases},
     shard_map::{MapWatch, ShardMaps},
@@ -327,9 +327,18 @@ impl Coordinator {
             Action::Report(report) => {
                 report::log(&report);
                 self.metrics.reported(&report);
+                if let Some(event) = report::event(&report) {
+                    self.tell_of_map(&event);
+                }
             }
             Action::Finish => self.finished = true,
         }
+    }
+
+    fn tell_of_map(&self, event: &Event) {
+        let uid = &self.snapshot.borrow().map_uid;
+        let about = self.requests.maps.about(uid);
+        self.recorder.record(&Arc::new(about), event);
     }
 
     fn list_worker_leases(&mut self) {
@@ -378,8 +387,7 @@ impl Coordinator {
         self.tell_of(broken);
         self.metrics.show(&snapshot);
         if let Some(event) = self.audit.look(&snapshot) {
-            let about = self.requests.maps.about(&snapshot.map_uid);
-            self.recorder.record(&Arc::new(about), &event);
+            self.tell_of_map(&event);
         }
         self.snapshot.send_if_modified(|last| {
             let changed = **last != snapshot;

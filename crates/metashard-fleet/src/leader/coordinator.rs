@@ -228,14 +228,31 @@ impl Coordinator {
     fn adopt(&mut self, now: Now, tools: &mut Tools<'_>, out: &mut Vec<Action>) {
         if let Some(map) = tools.table.map()
             && map.spec.term == self.term
-            && map.version() > self.map.version()
         {
-            self.take(now, Arc::clone(map), out);
+            if map.version() > self.map.version() {
+                self.take(now, Arc::clone(map), out);
+            } else if map.resource_version != self.map.resource_version {
+                let edited = Arc::clone(map);
+                self.take_edit(tools.table, &edited, out);
+            }
         }
         for member in &self.map.spec.members {
             let incarnation = Incarnation::new(member.incarnation.as_str());
             let replica = ReplicaId::new(member.replica.as_str());
             tools.membership.expect(now, &incarnation, &replica);
+        }
+    }
+
+    /// Somebody has changed the map by hand, under the numbers of the one that we wrote. Workers take no notice of that;
+    /// what they go by is written over it, under the next number.
+    fn take_edit(&mut self, table: &mut Table, edited: &Map, out: &mut Vec<Action>) {
+        Arc::make_mut(&mut self.map)
+            .resource_version
+            .clone_from(&edited.resource_version);
+        if edited.version() == self.map.version() && edited.spec != self.map.spec {
+            table.mend();
+            self.is_dirty = true;
+            out.push(Action::Report(Report::MapEdited));
         }
     }
 
@@ -383,8 +400,8 @@ impl Coordinator {
         }
         let owners = self.new_owners(tools);
         // As long as there is something to write, it may have to be written again.
-        self.is_dirty = !owners.is_empty();
-        if owners.is_empty() {
+        self.is_dirty = !owners.is_empty() || tools.table.is_edited();
+        if !self.is_dirty {
             self.free_since = None;
             return;
         }

@@ -69,7 +69,10 @@ pub enum Report {
         /// The shards.
         shards: Vec<ShardId>,
     },
-    /// The map was deleted, replaced or set back: every worker is evicted before it is made anew.
+    /// Somebody changed the map by hand, under its own numbers: it is written as it was.
+    MapEdited,
+    /// The map was deleted, replaced, set back, or changed by hand under numbers that workers go by: every worker is
+    /// evicted before it is made anew.
     MapLost,
 }
 

@@ -37,9 +37,13 @@ pub(crate) struct Table {
     request: InFlight,
     in_doubt: bool,
     not_before: MonoTime,
-    /// The newest map is lower than one that was seen before. It was deleted and an empty one put in its place, or etcd
-    /// was set back: who acts on the old one may still do so.
+    /// The newest map is lower than one that was seen before: it was deleted and an empty one put in its place, or etcd
+    /// was set back. Or it was edited by hand. Who acts on the other one may still do so.
     is_lower: bool,
+    /// The newest map was edited by hand under its own numbers.
+    is_edited: bool,
+    /// What was written last, until something newer is seen: of its term and leader nobody else writes anything.
+    sent: Option<Arc<ShardMapSpec>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -121,7 +125,18 @@ impl Table {
     /// Writes `spec` over `base`. Only if [`Self::is_settled`].
     pub(crate) fn write(&mut self, base: Option<Arc<Map>>, spec: ShardMapSpec) -> Action {
         self.request = InFlight::Write;
+        self.sent = Some(Arc::new(spec.clone()));
         Action::WriteMap(Write { base, spec })
+    }
+
+    /// The newest map is to be written as it was before somebody edited it.
+    pub(crate) fn mend(&mut self) {
+        self.is_edited = true;
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_edited(&self) -> bool {
+        self.is_edited
     }
 
     /// Takes a watch event.
@@ -130,6 +145,12 @@ impl Table {
             (None, Seen::Absent | Seen::Present(_)) => {}
             (Some(Seen::Absent), Seen::Absent) => return,
             (Some(Seen::Present(old)), Seen::Present(new)) if old.uid == new.uid => {
+                let is_edited = new.version() == old.version() && new.spec != old.spec;
+                if is_edited {
+                    // Only a leader cares, and looks again.
+                    self.in_doubt = true;
+                    return;
+                }
                 if new.version() <= old.version() {
                     return;
                 }
@@ -176,13 +197,36 @@ impl Table {
         }
     }
 
+    /// Whether somebody has put `map` into the place of what we wrote.
+    fn is_forged(&mut self, map: &Map) -> bool {
+        if self.map().is_some_and(|old| map.version() <= old.version()) {
+            return false;
+        }
+        let sent = self.sent.take_if(|sent| sent.version() <= map.version());
+        sent.is_some_and(|sent| {
+            let is_of_our_term = sent.term == map.spec.term && sent.leader == map.spec.leader;
+            let is_it = *sent == map.spec;
+            if is_it {
+                self.sent = Some(sent);
+            }
+            is_of_our_term && !is_it
+        })
+    }
+
     fn take(&mut self, seen: Seen) {
         if let Seen::Present(map) = &seen {
-            self.is_lower = map.version() < self.highest;
+            self.is_edited &= self.map().is_some_and(|old| map.version() == old.version());
+            let is_known = self.map().is_some_and(|old| {
+                old.uid == map.uid && old.resource_version == map.resource_version
+            });
+            self.is_lower =
+                (self.is_lower && is_known) || map.version() < self.highest || self.is_forged(map);
             self.highest = self.highest.max(map.version());
             let epochs = map.spec.shards.iter().map(|entry| entry.epoch);
             self.highest_epoch = epochs.fold(self.highest_epoch, Epoch::max);
-            if map.spec.shard_count > 0 {
+            let is_same = matches!(&self.newest, Some(Seen::Present(old)) if old.uid == map.uid);
+            // Of one map it never changes, but by hand.
+            if map.spec.shard_count > 0 && (self.shard_count == 0 || !is_same) {
                 self.shard_count = map.spec.shard_count;
             }
         }

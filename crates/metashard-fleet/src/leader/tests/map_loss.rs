@@ -7,8 +7,9 @@ use metashard_api::{
     shard_map::ShardMapSpec,
 };
 
-use super::fleet::{DURATION, Fleet, N_SHARDS};
+use super::fleet::{DURATION, Fleet, MapWrites, N_SHARDS};
 use crate::{
+    invariants::Invariant,
     leader::{Input, Report},
     map,
     record::Holder,
@@ -170,4 +171,86 @@ fn installation_without_any_map_waits_one_duration_and_makes_it() {
     let named = named.map(|it| it.incarnation);
     assert_eq!(named.as_deref(), leader.map(Incarnation::as_str));
     assert_ne!(leader, Some(&incarnation("nobody")));
+}
+
+#[test]
+fn map_that_was_only_labelled_by_hand_is_written_on() {
+    let mut fleet = Fleet::running(&["a"]);
+    let spec = fleet.server.spec().clone();
+    let map = fleet.server.put_map(Some("map-1".to_owned()), spec);
+    fleet.tell(0, Input::MapSeen(map::Seen::Present(map)));
+
+    fleet.join("b");
+    fleet.run(Duration::from_secs(30));
+
+    assert!(!fleet.owned_by("b").is_empty());
+    assert!(!fleet.reports.contains(&Report::MapEdited));
+    assert!(!fleet.reports.contains(&Report::MapLost));
+}
+
+#[test]
+fn map_that_was_edited_under_its_own_numbers_is_written_as_it_was() {
+    let mut fleet = Fleet::running(&["a", "b"]);
+    fleet.broken_by_hand = [Invariant::EpochMonotonic, Invariant::OneTerm].into();
+    let before = fleet.server.spec().clone();
+    let mut edited = before.clone();
+    for entry in &mut edited.shards {
+        entry.owner = Some(0);
+        entry.epoch.0 += 1;
+    }
+    edited.shard_count = 7;
+    let map = fleet.server.put_map(Some("map-1".to_owned()), edited);
+    fleet.tell(0, Input::MapSeen(map::Seen::Present(map)));
+    fleet.run(Duration::from_secs(1));
+
+    let after = fleet.server.spec();
+    assert_eq!(after.shards, before.shards);
+    assert_eq!(after.shard_count, N_SHARDS);
+    assert_eq!(after.version(), (before.term, before.seq.next()));
+    let n_told = fleet.reports.iter().filter(|it| **it == Report::MapEdited);
+    assert_eq!(n_told.count(), 1);
+    assert!(matches!(fleet.worker_holder("b"), Holder::Member(..)));
+}
+
+#[test]
+fn map_that_was_edited_under_the_next_numbers_is_as_good_as_lost() {
+    let mut fleet = Fleet::running(&["a", "b"]);
+    fleet.broken_by_hand = [Invariant::EpochMonotonic].into();
+    let mut edited = fleet.server.spec().clone();
+    for entry in &mut edited.shards {
+        entry.owner = Some(0);
+        entry.epoch.0 += 1;
+    }
+    edited.shard_count = 7;
+    edited.shards.truncate(7);
+    edited.seq = edited.seq.next();
+    let (edited, version) = (edited.clone(), edited.version());
+    let map = fleet.server.put_map(Some("map-1".to_owned()), edited);
+    fleet.tell(0, Input::MapSeen(map::Seen::Present(map)));
+    fleet.run(Duration::from_millis(200));
+
+    for name in ["a", "b"] {
+        assert_eq!(fleet.worker_holder(name), Holder::Evicted);
+    }
+    assert_eq!(fleet.server.spec().version(), version);
+    fleet.run(Duration::from_secs(10));
+    let after = fleet.server.spec();
+    assert!(after.version() > version);
+    assert_eq!(after.shard_count, N_SHARDS);
+    assert_eq!(after.shards.len(), usize::from(N_SHARDS));
+    assert!(fleet.reports.contains(&Report::MapLost));
+}
+
+#[test]
+fn write_of_the_map_whose_answer_is_lost_is_no_edit() {
+    let mut fleet = Fleet::running(&["a"]);
+    fleet.map_writes = MapWrites::AnswerLost;
+    fleet.join("b");
+    fleet.run(Duration::from_secs(2));
+    fleet.map_writes = MapWrites::Answered;
+    fleet.run(Duration::from_secs(30));
+
+    assert!(!fleet.owned_by("b").is_empty());
+    assert!(!fleet.reports.contains(&Report::MapEdited));
+    assert!(!fleet.reports.contains(&Report::MapLost));
 }
