@@ -68,6 +68,8 @@ pub struct Options {
     pub recorded: bool,
     /// With the objects that were sent and answered: what [`crate::history`] is made from. Takes much room.
     pub audit_bodies: bool,
+    /// A further address of this machine that the API server listens on, for clients that are not on loopback.
+    pub address: Option<String>,
     /// Further flags of kube-apiserver.
     pub api_server_args: Vec<String>,
 }
@@ -132,7 +134,8 @@ impl Cluster {
         let assets = Assets::find(&wanted)?;
         let group = Group::new()?;
         let folder = group.folder();
-        let certificates = Certificates::new(folder).context("make certificates")?;
+        let certificates =
+            Certificates::new(folder, options.address.as_deref()).context("make certificates")?;
         let servers = Servers::new(assets, folder, options)?;
         let this = Self {
             servers,

@@ -113,7 +113,18 @@ impl FakeHook {
         port: u16,
         handler: impl Fn(&Call) -> Answer + Send + Sync + 'static,
     ) -> anyhow::Result<Self> {
-        Self::serve(port, None, handler)
+        Self::start_at((Ipv4Addr::LOCALHOST, port).into(), handler)
+    }
+
+    /// As [`FakeHook::start`], at a given address: for callers that are not on loopback. Port 0: a free one.
+    ///
+    /// # Errors
+    /// If the address is taken, or not ours.
+    pub fn start_at(
+        address: SocketAddr,
+        handler: impl Fn(&Call) -> Answer + Send + Sync + 'static,
+    ) -> anyhow::Result<Self> {
+        Self::serve(address, None, handler)
     }
 
     /// As [`FakeHook::start`], at an https URL.
@@ -124,17 +135,18 @@ impl FakeHook {
         tls: &Tls,
         handler: impl Fn(&Call) -> Answer + Send + Sync + 'static,
     ) -> anyhow::Result<Self> {
-        Self::serve(0, Some(tls.clone()), handler)
+        let address = (Ipv4Addr::LOCALHOST, 0).into();
+        Self::serve(address, Some(tls.clone()), handler)
     }
 
     fn serve(
-        port: u16,
+        address: SocketAddr,
         tls: Option<Tls>,
         handler: impl Fn(&Call) -> Answer + Send + Sync + 'static,
     ) -> anyhow::Result<Self> {
         let is_secure = tls.is_some();
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-            .with_context(|| format!("listen on port {port}"))?;
+        let listener =
+            std::net::TcpListener::bind(address).with_context(|| format!("listen on {address}"))?;
         let address = listener.local_addr().context("read the hook's address")?;
         listener
             .set_nonblocking(true)

@@ -28,6 +28,7 @@ const OUTSIDE: &[&str] = &[
     "metashard-testkit",
     "metashard-examples",
     "metashard-tests",
+    "scale-tests",
     "xtask",
 ];
 

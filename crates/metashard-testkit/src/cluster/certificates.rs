@@ -27,7 +27,8 @@ pub(crate) struct Files {
 
 impl Certificates {
     /// Makes an authority, the API server's certificate and the key that signs ServiceAccount tokens.
-    pub(crate) fn new(folder: &Path) -> anyhow::Result<Self> {
+    /// `address`: a further one of the API server.
+    pub(crate) fn new(folder: &Path, address: Option<&str>) -> anyhow::Result<Self> {
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![
@@ -51,7 +52,8 @@ impl Certificates {
             "10.0.0.1",
             "kubernetes.default.svc",
         ];
-        let mut server = CertificateParams::new(names.map(str::to_owned))?;
+        let names = names.into_iter().chain(address).map(str::to_owned);
+        let mut server = CertificateParams::new(names.collect::<Vec<_>>())?;
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         this.issue("api-server", &server)?;
 

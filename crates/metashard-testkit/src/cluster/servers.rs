@@ -52,6 +52,8 @@ pub(crate) struct Servers {
     /// Whether ServiceAccounts are made by the controller manager; else the API server must not insist on them.
     controller_manager: bool,
     audit: bool,
+    /// A further address of the API server.
+    address: Option<String>,
     api_server_args: Vec<String>,
 }
 
@@ -81,6 +83,7 @@ impl Servers {
             api_port,
             controller_manager: options.controller_manager,
             audit: options.audit || options.audit_bodies,
+            address: options.address.clone(),
             api_server_args: options.api_server_args.clone(),
         })
     }
@@ -106,7 +109,6 @@ impl Servers {
         let mut command = Command::new(&self.assets.api_server);
         command
             .args(["--etcd-servers", &self.etcd_url])
-            .args(["--bind-address", "127.0.0.1"])
             .args(["--secure-port", &self.api_port.to_string()])
             .arg("--tls-cert-file")
             .arg(tls.certificate)
@@ -128,6 +130,12 @@ impl Servers {
             .arg("--enable-priority-and-fairness=false")
             .args(["--max-requests-inflight", "4000"])
             .args(["--max-mutating-requests-inflight", "2000"]);
+        match &self.address {
+            Some(address) => command
+                .args(["--bind-address", "0.0.0.0"])
+                .args(["--advertise-address", address]),
+            None => command.args(["--bind-address", "127.0.0.1"]),
+        };
         if !self.controller_manager {
             command.args(["--disable-admission-plugins", "ServiceAccount"]);
         }

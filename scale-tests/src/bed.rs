@@ -1,0 +1,322 @@
+//! Where a scenario runs: an API server, hooks, namespaces, processes, controllers with parents.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams, PostParams},
+    core::GroupVersionKind,
+};
+use metashard_api::{
+    names,
+    shard_map::{self, ShardMap, ShardMapSpec},
+};
+use metashard_testkit::{
+    Cluster, FakeHook, apply::apply, cluster, crds, hook::Answer, wait::eventually,
+};
+use parking_lot::Mutex;
+use rustix::process::Signal;
+
+use crate::{
+    edits::Edits,
+    flags::Settings,
+    network::{Link, Network},
+    objects::{self, NAMESPACE},
+    record::Record,
+    scrape::{Contacts, Scraper},
+    subject::{self, Place, Recipe, SYSTEM, Subject},
+};
+
+/// Time for anything that is not measured.
+pub(crate) const WITHIN: Duration = Duration::from_mins(2);
+
+/// Objects that are made at once.
+const AT_ONCE: usize = 16;
+
+/// All that runs. Fields are dropped in their order: processes before the network.
+pub(crate) struct Bed {
+    pub(crate) settings: Settings,
+    subjects: Vec<Option<Subject>>,
+    contacts: Contacts,
+    pub(crate) scraper: Scraper,
+    pub(crate) hook: FakeHook,
+    pub(crate) record: Record,
+    pub(crate) client: Client,
+    recipe: Recipe,
+    pub(crate) cluster: Cluster,
+    pub(crate) network: Option<Network>,
+}
+
+impl Bed {
+    /// Starts everything and waits until it is ready. `weights`: how many parents each controller has.
+    pub(crate) async fn start(settings: Settings, weights: &[usize]) -> anyhow::Result<Self> {
+        let wants_network = settings.has_namespaces && !settings.is_peer;
+        let network = wants_network
+            .then(|| Network::new(settings.replicas))
+            .transpose()?;
+        let cluster = Cluster::start(cluster::Options {
+            audit_bodies: true,
+            // One file, whatever its size.
+            api_server_args: vec!["--audit-log-maxsize=100000".to_owned()],
+            address: network.as_ref().map(|it| it.here(Link::Api)),
+            ..cluster::Options::default()
+        })
+        .await?;
+        let client = cluster.admin().await?;
+        install(&cluster, &client).await?;
+        let recipe = Recipe {
+            program: settings.program.clone(),
+            is_peer: settings.is_peer,
+            kubeconfig: kubeconfig(&cluster, network.as_ref())?,
+            plant: settings.plant.clone(),
+        };
+        let host = match &network {
+            Some(network) => network.here(Link::Hook).parse()?,
+            None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        let (takes, children) = (settings.clone(), settings.children);
+        let hook = FakeHook::start_at((host, 0).into(), move |call| {
+            let controller = objects::controller_of(&call.path).unwrap_or_default();
+            let answer = objects::answer(&call.json(), children);
+            Answer::json(&answer).after(takes.hook_takes(controller))
+        })?;
+        let contacts = Contacts::default();
+        let mut bed = Self {
+            subjects: (0..settings.replicas).map(|_| None).collect(),
+            scraper: Scraper::start(Arc::clone(&contacts)),
+            contacts,
+            settings,
+            hook,
+            record: Record::new(),
+            client,
+            recipe,
+            cluster,
+            network,
+        };
+        for slot in 0..bed.subjects.len() {
+            bed.spawn(slot)?;
+        }
+        bed.is_ready().await?;
+        bed.add(weights).await?;
+        Ok(bed)
+    }
+
+    /// Number of processes.
+    pub(crate) fn slots(&self) -> usize {
+        self.subjects.len()
+    }
+
+    /// Name of the process in a slot.
+    pub(crate) fn name(slot: usize) -> String {
+        format!("replica-{slot}")
+    }
+
+    /// Starts the process of a slot; one that is there ends before.
+    pub(crate) fn spawn(&mut self, slot: usize) -> anyhow::Result<()> {
+        let name = Self::name(slot);
+        let place = match &self.network {
+            Some(network) => Place {
+                namespace: Some(network.namespace(slot)),
+                host: network.at(slot, Link::Hook),
+                peers_host: network.at(slot, Link::Peers),
+            },
+            None => Place {
+                namespace: None,
+                host: "127.0.0.1".to_owned(),
+                peers_host: "127.0.0.1".to_owned(),
+            },
+        };
+        let free = self.subjects.get_mut(slot).context("no such slot")?;
+        drop(free.take());
+        let subject = Subject::start(self.cluster.group(), &name, &place, &self.recipe)?;
+        self.contacts.lock().insert(slot, subject.contact.clone());
+        *free = Some(subject);
+        Ok(())
+    }
+
+    /// The process of a slot.
+    pub(crate) fn subject(&mut self, slot: usize) -> anyhow::Result<&mut Subject> {
+        let subject = self.subjects.get_mut(slot).and_then(Option::as_mut);
+        subject.with_context(|| format!("nothing runs in slot {slot}"))
+    }
+
+    /// Sends a signal to the process of a slot.
+    pub(crate) fn signal(&mut self, slot: usize, signal: Signal) -> anyhow::Result<()> {
+        self.subject(slot)?.signal(signal)
+    }
+
+    /// Whether the process of a slot says that it is ready.
+    pub(crate) async fn is_slot_ready(&self, slot: usize) -> anyhow::Result<()> {
+        let contact = self.contacts.lock().get(&slot).cloned();
+        contact.context("nothing runs there")?.is_ready().await
+    }
+
+    /// Waits until all are ready.
+    pub(crate) async fn is_ready(&self) -> anyhow::Result<()> {
+        for slot in 0..self.slots() {
+            let name = Self::name(slot);
+            let ready = eventually(WITHIN, &name, async || {
+                if self.settings.is_peer {
+                    return Ok(());
+                }
+                self.is_slot_ready(slot).await
+            })
+            .await;
+            ready.with_context(|| {
+                let log = fs::read_to_string(self.cluster.group().log(&name));
+                let log = log.unwrap_or_default();
+                let lines: Vec<&str> = log.lines().rev().take(20).collect();
+                format!("the end of its log, newest first:\n{}", lines.join("\n"))
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn add(&self, weights: &[usize]) -> anyhow::Result<()> {
+        let controllers = (0..weights.len()).map(|number| {
+            let url = self.hook.url(&objects::path(number));
+            objects::controller(number, &url)
+        });
+        let parents = weights.iter().enumerate().flat_map(|(number, weight)| {
+            (0..*weight).map(move |parent| objects::parent(number, parent))
+        });
+        let all: Vec<_> = controllers.chain(parents).collect();
+        let kinds = ["compositecontrollers", "things"];
+        for plural in kinds {
+            let of = all.iter().filter(|it| objects::plural(it) == plural);
+            stream::iter(of.map(|object| self.create(object)))
+                .buffer_unordered(AT_ONCE)
+                .try_collect::<()>()
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn create(&self, object: &serde_json::Value) -> anyhow::Result<()> {
+        let (resource, namespace) = objects::resource(object);
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), &namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        let object = serde_json::from_value(object.clone())?;
+        api.create(&PostParams::default(), &object).await?;
+        Ok(())
+    }
+
+    /// All parents.
+    pub(crate) fn things(&self) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk(crds::GROUP, "v1", "Thing");
+        let resource = ApiResource::from_gvk_with_plural(&gvk, "things");
+        Api::namespaced_with(self.client.clone(), NAMESPACE, &resource)
+    }
+
+    /// Takes over what the hook has seen so far.
+    pub(crate) fn take_calls(&mut self) -> anyhow::Result<()> {
+        self.record
+            .take(self.hook.take_calls(), self.settings.is_peer)
+    }
+
+    /// Waits until each parent shows the value of its last edit, and so does its child.
+    pub(crate) async fn is_settled(&self, edits: &Edits) -> anyhow::Result<()> {
+        let wanted = edits.last();
+        eventually(WITHIN, "every edit to be carried out", async || {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let things = self.things().list(&ListParams::default()).await?;
+            let behind = things.iter().filter(|thing| !is_done(thing, &wanted));
+            let names: Vec<_> = behind
+                .filter_map(|it| it.metadata.name.as_deref())
+                .collect();
+            ensure!(
+                names.is_empty(),
+                "{} parents are behind: {names:?}",
+                names.len()
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    /// The map.
+    pub(crate) async fn map(&self) -> anyhow::Result<ShardMapSpec> {
+        let maps: Api<ShardMap> = Api::namespaced(self.client.clone(), SYSTEM);
+        Ok(maps.get(shard_map::NAME).await?.spec)
+    }
+
+    /// The slot of the replica that leads.
+    pub(crate) async fn leader(&self) -> anyhow::Result<usize> {
+        let lease = self.leases().get(names::LEADER_LEASE).await?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        let holder = holder.unwrap_or_default();
+        let name = holder.split('_').next().unwrap_or_default();
+        let found = (0..self.slots()).find(|slot| Self::name(*slot) == name);
+        found.with_context(|| format!("{holder:?} leads"))
+    }
+
+    /// Leases of the fleet.
+    pub(crate) fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), SYSTEM)
+    }
+
+    /// Ends all processes in good order and takes over the rest of what was seen.
+    pub(crate) async fn stop(&mut self) -> anyhow::Result<()> {
+        self.scraper.once().await;
+        for subject in self.subjects.iter_mut().flatten() {
+            subject.signal(Signal::TERM)?;
+        }
+        for subject in self.subjects.iter_mut().flatten() {
+            let ended = eventually(WITHIN, "the end of a replica", async || {
+                ensure!(subject.has_ended(), "{} still runs", subject.name);
+                Ok(())
+            });
+            ended.await?;
+        }
+        self.take_calls()
+    }
+}
+
+fn is_done(thing: &DynamicObject, wanted: &BTreeMap<String, u64>) -> bool {
+    let name = thing.metadata.name.as_deref().unwrap_or_default();
+    let shown = thing.data["status"]["value"].as_str();
+    let shown = shown.and_then(|it| it.parse::<u64>().ok());
+    // The last edit may have been carried out though its answer was lost.
+    wanted.get(name).is_none_or(|wanted| shown >= Some(*wanted))
+}
+
+async fn install(cluster: &Cluster, client: &Client) -> anyhow::Result<()> {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    for file in fs::read_dir(deploy.join("crds")).context("list deploy/crds")? {
+        let text = fs::read_to_string(file?.path())?;
+        cluster.apply_yaml(&text).await?;
+    }
+    let system = fs::read_to_string(deploy.join("system.yaml"))?;
+    cluster.apply_yaml(&system).await?;
+    crds::install_one(client, &crds::thing()).await?;
+    apply(client, &objects::namespace()).await?;
+    apply(client, &objects::rights()).await?;
+    Ok(())
+}
+
+/// Kubeconfig file of the subjects, who may do everything and are told apart in the audit log by their name.
+fn kubeconfig(cluster: &Cluster, network: Option<&Network>) -> anyhow::Result<std::path::PathBuf> {
+    let path = cluster.kubeconfig(objects::USER)?;
+    let Some(network) = network else {
+        return Ok(path);
+    };
+    let text = subject::by_way_of(&path, cluster.url(), &network.here(Link::Api))?;
+    let path = cluster.folder().join("in-namespace.kubeconfig");
+    fs::write(&path, text).context("write a kubeconfig file")?;
+    Ok(path)
+}
+
+/// What several tasks append to.
+pub(crate) type Shared<T> = Arc<Mutex<T>>;

@@ -1,0 +1,310 @@
+//! One fault at a time, each on a fleet at rest, and how long its controllers are not called.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, ensure};
+use metashard_api::shard_map::ShardMapSpec;
+use metashard_testkit::{history::HookCall, wait::eventually};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    fault::{Dice, Event, Fault, take_lead},
+    finish, start,
+};
+use crate::{
+    bed::{Bed, WITHIN},
+    edits::Edits,
+    flags::Settings,
+    outcome::{Kind, Outcome},
+    talk,
+};
+
+const KINDS: [Fault; 5] = [
+    Fault::Terminate,
+    Fault::Kill,
+    Fault::LeadTaken,
+    Fault::Freeze,
+    Fault::ApiRestart,
+];
+
+/// How long no shard may change hands before a fault.
+const REST: Duration = Duration::from_secs(2);
+
+/// How long a replica stands still.
+const FROZEN: Duration = Duration::from_secs(30);
+
+/// How long the API server is away.
+const AWAY: Duration = Duration::from_mins(1);
+
+/// Calls of a controller after which it counts as served again.
+const SERVED: usize = 5;
+
+/// Faults under way.
+struct Failover {
+    bed: Bed,
+    dice: Dice,
+    /// By kind of fault and of time.
+    times: BTreeMap<(Fault, &'static str), Vec<Duration>>,
+    moves: BTreeMap<Fault, usize>,
+    events: Vec<Event>,
+    /// The number of calls that were looked at before.
+    judged: usize,
+}
+
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Outcome> {
+    let weights = vec![settings.parents; settings.controllers];
+    let kinds = Fault::chosen(&KINDS, &settings.kinds)?;
+    let dice = Dice::new(settings.seed);
+    let bed = start(settings, &weights).await?;
+    let events = bed.settings.events;
+    let begin = Instant::now();
+    let edits = Edits::start(&bed.things(), &weights, bed.settings.every);
+    let mut this = Failover {
+        bed,
+        dice,
+        times: BTreeMap::new(),
+        moves: BTreeMap::new(),
+        events: Vec::new(),
+        judged: 0,
+    };
+    let mut outcome = Outcome::default();
+    for kind in kinds {
+        // Those that take a minute each come less often, unless they were asked for.
+        let is_long = matches!(kind, Fault::Freeze | Fault::ApiRestart);
+        let asked = this.bed.settings.kinds.iter().any(|it| it == kind.word());
+        let events = if is_long && !asked {
+            events.div_ceil(10)
+        } else {
+            events
+        };
+        let bar = talk::bar(events, kind.name());
+        for _ in 0..events {
+            if let Err(error) = this.event(kind).await {
+                // A fleet that does not come to rest again is a finding; what was measured before is kept.
+                outcome.found(format!("{}: {error:#}", kind.name()));
+                break;
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        for line in this.lines(kind) {
+            talk::say(&line);
+        }
+    }
+    this.report(&mut outcome, begin);
+    finish(this.bed, edits, &mut outcome, begin.elapsed()).await?;
+    Ok(outcome)
+}
+
+impl Failover {
+    async fn event(&mut self, fault: Fault) -> anyhow::Result<()> {
+        let before = self.is_at_rest().await?;
+        self.bed.take_calls()?;
+        self.judged = self.bed.record.history.calls.len();
+        let victim = match fault {
+            Fault::LeadTaken | Fault::ApiRestart => None,
+            _ => Some(self.dice.below(self.bed.slots())),
+        };
+        let at = Instant::now();
+        let mut back = None;
+        match fault {
+            Fault::LeadTaken => take_lead(&self.bed).await?,
+            Fault::ApiRestart => {
+                self.bed.cluster.kill_api_server().await?;
+                sleep(AWAY).await;
+                self.bed.cluster.start_api_server().await?;
+                back = Some(Instant::now());
+            }
+            _ => {
+                let slot = victim.context("it hits somebody")?;
+                let cure = fault.strike(&mut self.bed, slot)?;
+                self.is_left_by(slot).await?;
+                if fault == Fault::Freeze {
+                    tokio::time::sleep_until(at + FROZEN).await;
+                }
+                eventually(WITHIN, "the victim to come back", async || {
+                    ensure!(cure.apply(&mut self.bed, slot)?, "it has not ended");
+                    Ok(())
+                })
+                .await?;
+            }
+        }
+        self.is_served().await?;
+        self.events.push(Event {
+            fault,
+            victim,
+            at,
+            until: back,
+        });
+        self.measure(&before, fault, victim, (at, back)).await
+    }
+
+    /// Waits until every replica is ready and owns a controller, somebody leads, and no shard moves.
+    async fn is_at_rest(&mut self) -> anyhow::Result<ShardMapSpec> {
+        self.bed.is_ready().await?;
+        let mut last = (Instant::now(), None);
+        eventually(WITHIN, "a fleet at rest", async || {
+            sleep(Duration::from_millis(200)).await;
+            self.bed.leader().await?;
+            let map = self.bed.map().await?;
+            if last
+                .1
+                .as_ref()
+                .is_none_or(|it: &ShardMapSpec| it.shards != map.shards)
+            {
+                last = (Instant::now(), Some(map.clone()));
+            }
+            ensure!(last.0.elapsed() >= REST, "a shard has just moved");
+            for slot in 0..self.bed.slots() {
+                let name = Bed::name(slot);
+                let has_share = map.shards.iter().filter_map(|it| it.owner).any(|owner| {
+                    let member = map.members.get(usize::from(owner));
+                    member.is_some_and(|member| member.replica == name)
+                });
+                ensure!(has_share, "{name} has no share");
+            }
+            Ok(map)
+        })
+        .await
+    }
+
+    async fn is_left_by(&self, slot: usize) -> anyhow::Result<()> {
+        let name = Bed::name(slot);
+        eventually(WITHIN, "others to take over", async || {
+            sleep(Duration::from_millis(200)).await;
+            let map = self.bed.map().await?;
+            let owners = map.shards.iter().filter_map(|it| it.owner);
+            let mut owners = owners.filter_map(|it| map.members.get(usize::from(it)));
+            ensure!(!owners.any(|it| it.replica == name), "{name} owns shards");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until each controller has been called some times from now on.
+    async fn is_served(&mut self) -> anyhow::Result<()> {
+        self.bed.take_calls()?;
+        let begin = self.bed.record.history.calls.len();
+        let controllers = self.bed.settings.controllers;
+        eventually(WITHIN, "every controller to be called", async || {
+            sleep(Duration::from_millis(100)).await;
+            self.bed.take_calls()?;
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            for call in self.bed.record.history.calls.iter().skip(begin) {
+                *counts.entry(&call.controller).or_default() += 1;
+            }
+            let served = counts.values().filter(|it| **it >= SERVED).count();
+            ensure!(served == controllers, "{served} of {controllers} are");
+            Ok(())
+        })
+        .await
+    }
+
+    async fn measure(
+        &mut self,
+        before: &ShardMapSpec,
+        fault: Fault,
+        victim: Option<usize>,
+        (at, back): (Instant, Option<Instant>),
+    ) -> anyhow::Result<()> {
+        let name = victim.map(Bed::name);
+        let at = self.bed.record.time(back.unwrap_or(at).into_std());
+        let mut calls: BTreeMap<&str, Vec<&HookCall>> = BTreeMap::new();
+        for call in self.bed.record.history.calls.iter().skip(self.judged) {
+            calls.entry(&call.controller).or_default().push(call);
+        }
+        let (mut hit, mut others) = (Vec::new(), Duration::ZERO);
+        for calls in calls.values() {
+            let Some(first) = calls.first() else { continue };
+            let owner = before
+                .owner(first.claim.shard)
+                .map(|it| it.0.replica.clone());
+            let gap = if back.is_some() {
+                let next = calls.iter().find(|call| call.begin >= at);
+                next.map(|call| call.begin.saturating_sub(at))
+                    .unwrap_or_default()
+            } else {
+                gap(calls, at)
+            };
+            if name.is_none() || name == owner {
+                hit.push(gap);
+            } else {
+                others = others.max(gap);
+            }
+        }
+        let what = if back.is_some() {
+            "all controllers called again"
+        } else {
+            "gap of its controllers"
+        };
+        if let Some(longest) = hit.iter().max() {
+            self.add(fault, what, *longest);
+        }
+        if name.is_some() {
+            self.add(fault, "gap of others", others);
+        } else {
+            let map = self.bed.map().await?;
+            let pairs = map.shards.iter().zip(&before.shards);
+            let moved = pairs
+                .filter(|(one, other)| one.epoch != other.epoch)
+                .count();
+            *self.moves.entry(fault).or_default() += moved;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, fault: Fault, what: &'static str, time: Duration) {
+        self.times.entry((fault, what)).or_default().push(time);
+    }
+
+    fn lines(&self, fault: Fault) -> Vec<String> {
+        let of = self.times.iter().filter(|(which, _)| which.0 == fault);
+        of.map(|((fault, what), times)| {
+            let kind = Kind {
+                times: times.clone(),
+                ..Kind::default()
+            };
+            let (p50, p99, max) = (kind.at(50), kind.at(99), kind.at(100));
+            let n = times.len();
+            format!(
+                "{}: {what}: {n} events, {p50:?} {p99:?} {max:?}",
+                fault.name()
+            )
+        })
+        .collect()
+    }
+
+    fn report(&mut self, outcome: &mut Outcome, begin: Instant) {
+        for ((fault, what), times) in std::mem::take(&mut self.times) {
+            let millis = match (fault, what) {
+                (Fault::Terminate, "gap of its controllers") => Some(500),
+                (Fault::Kill | Fault::Freeze, "gap of its controllers") => Some(5000),
+                (Fault::ApiRestart, _) => Some(2000),
+                _ => None,
+            };
+            outcome.kinds.push(Kind {
+                name: fault.name().to_owned(),
+                what,
+                times,
+                bound: millis.map(Duration::from_millis),
+            });
+        }
+        for (fault, moves) in &self.moves {
+            let name = format!("shards moved by: {}", fault.name());
+            outcome.judge(&name, crate::judge::number(*moves), "", 0.0);
+        }
+        for event in &self.events {
+            let name = event.fault.name().to_owned();
+            outcome.plot.marks.push((event.at - begin, name));
+        }
+    }
+}
+
+/// The longest time between two calls of a controller, the latter of which is after `at`.
+fn gap(calls: &[&HookCall], at: Duration) -> Duration {
+    let mut begins: Vec<Duration> = calls.iter().map(|call| call.begin).collect();
+    begins.sort_unstable();
+    let pairs = begins.windows(2).filter(|pair| pair[1] >= at);
+    let gaps = pairs.map(|pair| pair[1].saturating_sub(pair[0]));
+    gaps.max().unwrap_or_default()
+}
