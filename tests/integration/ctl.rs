@@ -3,7 +3,9 @@
 mod asking;
 mod counting;
 mod deciding;
+mod huge;
 mod mistakes;
+mod narrow;
 mod reading;
 mod secured;
 

@@ -1,9 +1,13 @@
 //! `metashardctl migrate`: a Metacontroller that runs, replicas of metashard beside it, and the way there and back.
 //!
-//! The Metacontroller is what the API server shows of one: a StatefulSet with its image and arguments, a Pod while replicas
-//! are asked for, and a Lease that is renewed as long.
+//! The Metacontroller is what the API server shows of one: a StatefulSet or Deployment with its image and arguments, the Pods
+//! that kube-controller-manager makes of it, and a Lease that is renewed while replicas are asked for.
 
+mod answers;
+mod decorated;
+mod left;
 mod peer;
+mod samples;
 mod scene;
 
 use std::sync::atomic::Ordering;
@@ -78,14 +82,14 @@ async fn a_move_observes_stops_metacontroller_and_moves_one_controller_after_the
             "observe: metashard looks at 2 controllers and writes nothing to their objects; StatefulSet {}/mc goes on",
             scene.ops()
         ),
-        format!("  CompositeController {a}: 1 parents, writes we would have made: 0"),
-        format!("  CompositeController {b}: 1 parents, writes we would have made: 0"),
+        format!("  CompositeController {a}: 1 parent, writes we would have made: 0"),
+        format!("  CompositeController {b}: 1 parent, writes we would have made: 0"),
         format!("  StatefulSet {}/mc: scaled from 2 to 0", scene.ops()),
         "move: metashard acts on one controller after the other".to_owned(),
         format!("  CompositeController {a}: metashard acts on it from now on"),
         format!("  CompositeController {b}: metashard acts on it from now on"),
         format!(
-            "  CompositeController {b}: ready, 1 of 1 parents synced, 0 failing, writes made: 0"
+            "  CompositeController {b}: ready, 1 of 1 parent synced, 0 failing, writes made: 0"
         ),
         "Moved: metashard acts on all controllers, and Metacontroller is stopped.".to_owned(),
     ];

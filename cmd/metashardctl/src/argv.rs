@@ -316,6 +316,9 @@ pub(crate) struct Way {
     /// How long to wait where nothing goes on: 90s, 10m, 1h.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     pub(crate) timeout: Duration,
+    /// Form of the output: json and yaml are one document at the end, and what is told meanwhile goes to the standard error.
+    #[arg(short, long, default_value = "text")]
+    pub(crate) output: Format,
 }
 
 /// Flags of `migrate apply`.
@@ -323,7 +326,7 @@ pub(crate) struct Way {
 pub(crate) struct MigrateApply {
     #[command(flatten)]
     pub(crate) way: Way,
-    /// Move only this controller now; may be repeated. Default: all.
+    /// Move only this controller now: NAME, or KIND/NAME; may be repeated. Default: all.
     #[arg(long = "controller", value_name = "NAME")]
     pub(crate) controllers: Vec<String>,
     /// With --controller: leave the others without anybody who acts on them until the next time.

@@ -154,7 +154,9 @@ impl Fleet {
                 return Ok(of(pod.name(), health_port(pod)));
             }
         }
-        anyhow::bail!("it is no Pod of namespace {namespace}: name it by --server")
+        anyhow::bail!(
+            "it is no Pod of namespace {namespace}; `why --server URL` asks it, from its own host"
+        )
     }
 }
 

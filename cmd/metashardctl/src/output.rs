@@ -1,6 +1,7 @@
 //! Where text goes: the standard output, which may end at any line, and what people are told beside it.
 
 use std::{
+    borrow::Cow,
     env,
     io::{self, BufWriter, StdoutLock, Write},
 };
@@ -37,8 +38,13 @@ impl Output {
         self.text("\n")
     }
 
-    /// Writes text as it is.
+    /// Writes text for people.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        self.exactly(&harmless(text))
+    }
+
+    /// Writes text as it is.
+    fn exactly(&mut self, text: &str) -> io::Result<()> {
         self.writer.write_all(text.as_bytes())
     }
 
@@ -53,9 +59,9 @@ impl Output {
             Format::Json => serde_json::to_string_pretty(value)? + "\n",
             _ => serde_saphyr::to_string(value)?,
         };
-        self.text(&text)?;
+        self.exactly(&text)?;
         if !text.ends_with('\n') {
-            self.text("\n")?;
+            self.exactly("\n")?;
         }
         Ok(())
     }
@@ -82,5 +88,29 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// Tells people, beside the output.
 pub(crate) fn complain(text: &str) {
     // Nowhere is left to complain to.
-    drop(writeln!(io::stderr(), "{text}"));
+    drop(writeln!(io::stderr(), "{}", harmless(text)));
+}
+
+/// Text that only shows on a terminal, and does nothing to it: messages are written by hooks and by whoever makes objects.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let is_harmful = |it: char| it.is_control() && !matches!(it, '\n' | '\t');
+    if text.contains(is_harmful) {
+        text.replace(is_harmful, "\u{fffd}").into()
+    } else {
+        text.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_do_something_to_a_terminal_is_shown_instead() {
+        assert_eq!(harmless("a\tb\n"), "a\tb\n");
+        assert_eq!(
+            harmless("a\u{1b}[2Jb\r\u{9b}"),
+            "a\u{fffd}[2Jb\u{fffd}\u{fffd}"
+        );
+    }
 }

@@ -1,5 +1,7 @@
 //! Tables as kubectl prints them, which give up columns where a terminal is narrow.
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 /// Blanks between two columns.
 const GAP: usize = 3;
 
@@ -34,12 +36,11 @@ impl Table {
 
     /// Adds a row, with a cell for each column.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        let shown = |cell: String| {
-            if cell.is_empty() {
-                "-".to_owned()
-            } else {
-                cell
-            }
+        let shown = |cell: String| match cell {
+            cell if cell.is_empty() => "-".to_owned(),
+            // A cell is one line, whatever somebody has written into a message.
+            cell if cell.contains(char::is_control) => cell.replace(char::is_control, " "),
+            cell => cell,
         };
         self.rows.push(cells.into_iter().map(shown).collect());
     }
@@ -72,9 +73,7 @@ impl Table {
     fn width(&self, column: usize) -> usize {
         let name = self.columns.get(column).map_or(0, |it| it.name.len());
         let cells = self.rows.iter().filter_map(|row| row.get(column));
-        cells
-            .map(|cell| cell.chars().count())
-            .fold(name, usize::max)
+        cells.map(|cell| cell.width()).fold(name, usize::max)
     }
 
     fn total(&self, columns: &[usize]) -> usize {
@@ -89,19 +88,26 @@ fn line(row: &[String], kept: &[usize], widths: &[usize]) -> String {
         let cell = cut(row.get(*column).map_or("", String::as_str), *width);
         line.push_str(&cell);
         if place + 1 < kept.len() {
-            let blanks = width.saturating_sub(cell.chars().count()) + GAP;
+            let blanks = width.saturating_sub(cell.width()) + GAP;
             line.extend(std::iter::repeat_n(' ', blanks));
         }
     }
     line.trim_end().to_owned()
 }
 
-/// A text of at most so many characters.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+/// A text that takes at most so many columns: some characters take two.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
         return text.to_owned();
     }
-    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    let (mut cut, mut taken) = (String::new(), 1);
+    for char in text.chars() {
+        taken += char.width().unwrap_or(0);
+        if taken > width {
+            break;
+        }
+        cut.push(char);
+    }
     cut.push('…');
     cut
 }
@@ -145,5 +151,18 @@ mod tests {
         let lines = table.lines(20);
 
         assert_eq!(lines, ["NAME           READY", "a-long-name…   True"]);
+    }
+    #[test]
+    fn a_cell_is_one_line_and_takes_as_many_columns_as_it_is_wide() {
+        let mut table = Table::new(&[("NAME", 0), ("REASON", 0)]);
+        table.row(["a", "one\ntwo\u{1b}[2J"].map(str::to_owned).into());
+        table.row(["漢字漢字漢字", "-"].map(str::to_owned).into());
+
+        assert_eq!(
+            table.lines(usize::MAX)[1..],
+            ["a              one two [2J", "漢字漢字漢字   -"]
+        );
+        let narrow = table.lines(24);
+        assert!(narrow.iter().all(|it| it.width() <= 24), "{narrow:?}");
     }
 }

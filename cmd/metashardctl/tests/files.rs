@@ -5,9 +5,11 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Output, Stdio},
+    time::Duration,
 };
 
 use anyhow::Context;
+use metashard_runtime::clock::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -136,25 +138,29 @@ fn lint_finds_a_typo_and_ends_with_1() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Writes a case of Deployments as parents.
+fn write_case(folder: &TempDir) -> anyhow::Result<()> {
+    let cases = "controller: controller.yaml\nparent: {apiVersion: apps/v1, kind: Deployment, metadata: {name: p}}\nanswer: answer.json\n";
+    let controller = CONTROLLER.split("---").next().context("a controller")?;
+    let controller = controller
+        .replace("ex.io/v1", "apps/v1")
+        .replace("foos", "deployments");
+    fs::write(folder.path().join("controller.yaml"), controller)?;
+    fs::write(folder.path().join("a.test.yaml"), cases)?;
+    Ok(())
+}
+
 #[test]
 fn cases_end_with_1_until_what_is_expected_is_written_down() -> anyhow::Result<()> {
     let folder = folder(1)?;
-    let cases = "controller: controller.yaml\nparent: {apiVersion: apps/v1, kind: Deployment, metadata: {name: p}}\nanswer: answer.json\n";
-    let controller = CONTROLLER
-        .split("---")
-        .next()
-        .unwrap()
-        .replace("ex.io/v1", "apps/v1")
-        .replace("foos", "deployments");
-    fs::write(folder.path().join("controller.yaml"), controller).unwrap();
-    fs::write(folder.path().join("a.test.yaml"), cases).unwrap();
+    write_case(&folder)?;
 
     assert_eq!(run(&folder, &["test", "."])?.0, 1);
     assert_eq!(run(&folder, &["test", ".", "--update"])?.0, 0);
     let (code, text, _) = run(&folder, &["test", ".", "--junit", "out.xml"])?;
 
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains("1 of 1 cases are as expected"), "{text}");
+    assert!(text.contains("1 of 1 case is as expected"), "{text}");
     assert!(
         fs::read_to_string(folder.path().join("out.xml"))
             .unwrap()
@@ -265,5 +271,88 @@ fn man_pages_and_completions_know_every_command() -> anyhow::Result<()> {
             .join(format!("pages/metashardctl-{command}.1"));
         assert!(page.exists(), "{}", page.display());
     }
+    Ok(())
+}
+
+/// A reader that has gone before the first line.
+fn gone(folder: &TempDir, args: &[&str]) -> anyhow::Result<(Option<i32>, String)> {
+    let (reader, writer) = std::io::pipe()?;
+    drop(reader);
+    let mut command = command(folder.path(), args);
+    let child = command.stdout(writer).stderr(Stdio::piped()).spawn()?;
+    drop(command);
+    let output = child.wait_with_output()?;
+    Ok((output.status.code(), String::from_utf8(output.stderr)?))
+}
+
+#[test]
+fn a_reader_that_has_gone_ends_every_command_quietly() -> anyhow::Result<()> {
+    let folder = folder(1)?;
+    write_case(&folder)?;
+
+    for args in [
+        &RENDER[..],
+        &["lint", "-f", "all.yaml"],
+        &["lint", "-f", "all.yaml", "-o", "json"],
+        &["test", "."],
+        &["completions", "zsh"],
+        &["man", "pages"],
+    ] {
+        let (code, errors) = gone(&folder, args)?;
+        assert_eq!((code, &*errors), (Some(141), ""), "{args:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_of_a_hundred_thousand_lines_is_rendered() -> anyhow::Result<()> {
+    let folder = folder(0)?;
+    let mut many = String::new();
+    for index in 0..15_000 {
+        let name = format!("c{index:05}");
+        many += "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ";
+        many += &(name + "\ndata:\n  k: v\n");
+    }
+    assert!(many.lines().count() > 100_000);
+    fs::write(folder.path().join("many.yaml"), many)?;
+
+    let clock = Clock::system();
+    let began = clock.now().mono;
+    let args = [&RENDER[..], &["-f", "many.yaml"]].concat();
+    let (code, text, errors) = run(&folder, &args)?;
+
+    assert_eq!((code, &*errors), (0, ""));
+    assert!(
+        text.contains("15,000 deletes"),
+        "{}",
+        text.lines().last().unwrap_or_default()
+    );
+    let took = clock.now().mono.since(began);
+    assert!(took < Duration::from_mins(1), "{took:?}");
+    let (code, text, _) = run(&folder, &["lint", "-f", "all.yaml", "-f", "many.yaml"])?;
+    assert_eq!(code, 0, "{text}");
+    Ok(())
+}
+
+#[test]
+fn an_answer_that_no_replica_would_take_is_refused_by_its_length() -> anyhow::Result<()> {
+    let folder = folder(0)?;
+    let answer = json!({"children": [], "status": {"text": "x".repeat(10 << 20)}});
+    fs::write(folder.path().join("answer.json"), answer.to_string())?;
+    let exec = ["render", "-f", "all.yaml", "--", "cat", "answer.json"];
+
+    for args in [&RENDER[..], &exec] {
+        let (code, text, _) = run(&folder, args)?;
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("longer than 8388608 bytes"), "{text}");
+    }
+    // Just below it is shown, and cut where people look at it.
+    let answer = json!({"children": [], "status": {"text": "x".repeat(8_000_000)}});
+    fs::write(folder.path().join("answer.json"), answer.to_string())?;
+    let (code, text, _) = run(&folder, &[&RENDER[..], &["-o", "json"]].concat())?;
+    assert_eq!(code, 0);
+    assert!(text.len() > 8_000_000);
+    let (_, text, _) = run(&folder, &RENDER)?;
+    assert!(text.len() < 10_000, "{}", text.len());
     Ok(())
 }

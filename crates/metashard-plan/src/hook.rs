@@ -29,8 +29,8 @@ use tokio::{
     time::timeout,
 };
 
-/// Longest answer of a command: as long as that of a hook.
-const MAX_ANSWER: u64 = 8 << 20;
+/// Longest answer that a worker takes of a hook, in bytes; so it is of others.
+const MAX_ANSWER: usize = 8 << 20;
 
 /// Environment variable that tells a command which hook it is.
 const HOOK_VARIABLE: &str = "METASHARD_HOOK";
@@ -187,7 +187,7 @@ impl Hook {
         let name = call.hook.as_str();
         match self {
             Self::Recorded(answers) => match answers.get(name).or_else(|| answers.get("")) {
-                Some(answer) => HookResult::Answer(answer.clone()),
+                Some(answer) => answered(answer.clone()),
                 None => HookResult::Failed(format!("no answer of the {name} hook was given")),
             },
             Self::Command { words, limit } => {
@@ -212,6 +212,15 @@ impl Hook {
     }
 }
 
+/// An answer, unless a worker would refuse it for its length.
+fn answered(answer: Bytes) -> HookResult {
+    if answer.len() > MAX_ANSWER {
+        let text = format!("the answer is longer than {MAX_ANSWER} bytes, which no replica takes");
+        return HookResult::Failed(text);
+    }
+    HookResult::Answer(answer)
+}
+
 async fn run(words: &[String], hook: &str, body: &[Bytes]) -> HookResult {
     let Some((program, arguments)) = words.split_first() else {
         return HookResult::Failed("the command is empty".to_owned());
@@ -232,7 +241,8 @@ async fn run(words: &[String], hook: &str, body: &[Bytes]) -> HookResult {
     };
     match exchange(&mut child, body).await {
         Ok(answer) => match child.wait().await {
-            Ok(status) if status.success() => HookResult::Answer(answer.into()),
+            Ok(_) if answer.len() > MAX_ANSWER => answered(answer.into()),
+            Ok(status) if status.success() => answered(answer.into()),
             Ok(status) => HookResult::Failed(format!("{program} ended with {status}")),
             Err(error) => failed("wait for", error),
         },
@@ -256,7 +266,9 @@ async fn exchange(child: &mut Child, body: &[Bytes]) -> std::io::Result<Vec<u8>>
     let read = async {
         let mut answer = Vec::new();
         if let Some(output) = output {
-            output.take(MAX_ANSWER).read_to_end(&mut answer).await?;
+            // One byte more tells that it is too long.
+            let limit = MAX_ANSWER as u64 + 1;
+            output.take(limit).read_to_end(&mut answer).await?;
         }
         Ok(answer)
     };

@@ -1,6 +1,9 @@
 //! One pass over one parent, by the worker's own machine, of which nothing is carried out.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use metashard_api::{
     hook::{RelatedRule, Version},
@@ -168,17 +171,32 @@ fn related_among(rules: &[Rule], objects: &[Arc<Object>]) -> Related {
     }))
 }
 
+/// What was there before some writes, by what the writes name.
+#[derive(Debug)]
+pub struct Observed<'a>(BTreeMap<Named<'a>, &'a Arc<Object>>);
+
+/// apiVersion, kind, namespace and name.
+type Named<'a> = (&'a str, &'a str, Option<&'a str>, &'a str);
+
 impl Rendered {
+    /// What was there.
+    pub fn observed(&self) -> Observed<'_> {
+        let all = std::iter::once(&self.parent).chain(&self.others);
+        Observed(
+            all.map(|it| ((it.api_version(), it.kind(), it.namespace(), it.name()), it))
+                .collect(),
+        )
+    }
+}
+
+impl<'a> Observed<'a> {
     /// The object that a write changes, as it is.
-    pub fn observed(&self, write: &Write) -> Option<&Arc<Object>> {
-        std::iter::once(&self.parent)
-            .chain(&self.others)
-            .find(|it| {
-                it.kind() == write.resource.kind
-                    && it.name() == &*write.name
-                    && it.namespace() == write.namespace.as_deref()
-                    && it.api_version() == write.resource.api_version()
-            })
+    pub fn by(&self, write: &Write) -> Option<&'a Arc<Object>> {
+        let (version, kind) = (write.resource.api_version(), write.resource.kind.as_str());
+        let namespace = write.namespace.as_deref();
+        self.0
+            .get(&(&*version, kind, namespace, &*write.name))
+            .copied()
     }
 }
 

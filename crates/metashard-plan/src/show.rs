@@ -1,9 +1,10 @@
 //! What was rendered, as text for people, and as values for programs.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use metashard_kube::gate::wire;
 use metashard_reconcile::{
+    object::Object,
     requeue::Requeue,
     sync::HookResult,
     write::{Aim, Op, Purpose, Write},
@@ -80,8 +81,9 @@ fn one(rendered: &Rendered, text: &mut String) {
         Some(message) => line(text, &format!("{}: {verdict}: {message}", rendered.parent)),
         None => line(text, &format!("{}: {verdict}", rendered.parent)),
     }
+    let observed = rendered.observed();
     for write in &rendered.writes {
-        show_write(rendered, write, text);
+        show_write(observed.by(write), write, text);
     }
     for event in &outcome.events {
         let type_ = if event.is_warning {
@@ -100,7 +102,7 @@ fn one(rendered: &Rendered, text: &mut String) {
     }
 }
 
-fn show_write(rendered: &Rendered, write: &Write, text: &mut String) {
+fn show_write(observed: Option<&Arc<Object>>, write: &Write, text: &mut String) {
     let mark = match write.op {
         Op::Create { .. }
         | Op::Apply {
@@ -123,7 +125,7 @@ fn show_write(rendered: &Rendered, write: &Write, text: &mut String) {
     let new = for_people(body);
     // An apply leaves what it does not name; of its own that goes, the reason tells.
     let is_apply = matches!(write.op, Op::Apply { .. });
-    match rendered.observed(write) {
+    match observed {
         Some(old) if mark == '~' => {
             let changes = between(&for_people(old.bytes()), &new);
             for change in changes.iter().filter(|it| !is_apply || it.mark != '-') {

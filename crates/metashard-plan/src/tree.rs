@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use metashard_reconcile::object::Object;
 
-/// Deepest level that is shown: owner references can form rings.
+/// Deepest level that is shown.
 const MAX_DEPTH: usize = 16;
 
 /// One line of a tree.
@@ -20,8 +20,10 @@ pub struct Branch {
     pub is_controlled: bool,
 }
 
-/// A tree in the order in which it is shown: the root, and below each object what it owns, by kind and name.
-pub fn tree(root: &Arc<Object>, objects: &[Arc<Object>]) -> Vec<Branch> {
+/// Trees in the order in which they are shown: each root, and below each object what it owns, by kind and name.
+///
+/// What an object owns is shown below it once, however many owners it has itself: owner references can form rings.
+pub fn trees(roots: &[Arc<Object>], objects: &[Arc<Object>]) -> Vec<Branch> {
     let mut owned: BTreeMap<&str, Vec<(&Arc<Object>, bool)>> = BTreeMap::new();
     for object in objects {
         for owner in object.owner_references() {
@@ -34,39 +36,49 @@ pub fn tree(root: &Arc<Object>, objects: &[Arc<Object>]) -> Vec<Branch> {
     for children in owned.values_mut() {
         children.sort_by_key(|(it, _)| (it.kind().to_owned(), it.name().to_owned()));
     }
-    let mut branches = vec![Branch {
-        object: Arc::clone(root),
-        lead: String::new(),
-        depth: 0,
-        is_controlled: false,
-    }];
-    grow(root, "", 1, &owned, &mut branches);
-    branches
+    let mut trees = Trees {
+        owned,
+        branches: Vec::new(),
+    };
+    for root in roots {
+        trees.branches.push(Branch {
+            object: Arc::clone(root),
+            lead: String::new(),
+            depth: 0,
+            is_controlled: false,
+        });
+        trees.grow(root, "", 1);
+    }
+    trees.branches
 }
 
-fn grow(
-    of: &Object,
-    lead: &str,
-    depth: usize,
-    owned: &BTreeMap<&str, Vec<(&Arc<Object>, bool)>>,
-    branches: &mut Vec<Branch>,
-) {
-    let children = owned.get(of.uid()).map_or(&[][..], Vec::as_slice);
-    for (place, (child, is_controlled)) in children.iter().enumerate() {
-        let is_last = place + 1 == children.len();
-        let (own, below) = if is_last {
-            ("└─", "  ")
-        } else {
-            ("├─", "│ ")
-        };
-        branches.push(Branch {
-            object: Arc::clone(child),
-            lead: format!("{lead}{own}"),
-            depth,
-            is_controlled: *is_controlled,
-        });
-        if depth < MAX_DEPTH {
-            grow(child, &format!("{lead}{below}"), depth + 1, owned, branches);
+/// Trees that grow.
+struct Trees<'a> {
+    /// What is owned by each uid, and was not shown yet.
+    owned: BTreeMap<&'a str, Vec<(&'a Arc<Object>, bool)>>,
+    branches: Vec<Branch>,
+}
+
+impl Trees<'_> {
+    fn grow(&mut self, of: &Object, lead: &str, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        let children = self.owned.remove(of.uid()).unwrap_or_default();
+        for (place, (child, is_controlled)) in children.iter().enumerate() {
+            let is_last = place + 1 == children.len();
+            let (own, below) = if is_last {
+                ("└─", "  ")
+            } else {
+                ("├─", "│ ")
+            };
+            self.branches.push(Branch {
+                object: Arc::clone(child),
+                lead: format!("{lead}{own}"),
+                depth,
+                is_controlled: *is_controlled,
+            });
+            self.grow(child, &format!("{lead}{below}"), depth + 1);
         }
     }
 }
@@ -89,7 +101,7 @@ mod tests {
     }
 
     fn lines(root: &Arc<Object>, objects: &[Arc<Object>]) -> Vec<String> {
-        let branches = tree(root, objects);
+        let branches = trees(std::slice::from_ref(root), objects);
         branches
             .iter()
             .map(|it| format!("{}{}", it.lead, it.object))
@@ -116,6 +128,25 @@ mod tests {
     fn a_ring_ends() {
         let root = object("Foo", "p", Some("p"));
 
-        assert_eq!(lines(&root, &[Arc::clone(&root)]).len(), MAX_DEPTH + 1);
+        assert_eq!(lines(&root, &[Arc::clone(&root)]), ["Foo p", "└─Foo p"]);
+    }
+
+    #[test]
+    fn objects_that_all_own_each_other_are_shown_once_by_each_owner() {
+        let names: Vec<_> = (0..30).map(|index| format!("o{index:02}")).collect();
+        let owners: Vec<_> = names
+            .iter()
+            .map(|uid| json!({"apiVersion": "v1", "kind": "K", "name": uid, "uid": uid}))
+            .collect();
+        let object = |name: &String| {
+            let metadata = json!({"name": name, "uid": name, "resourceVersion": "1", "ownerReferences": owners});
+            let value = json!({"apiVersion": "v1", "kind": "K", "metadata": metadata});
+            Arc::new(Object::parse(value.to_string()).unwrap())
+        };
+        let objects: Vec<_> = names.iter().map(object).collect();
+
+        let shown = lines(&objects[0], &objects);
+
+        assert!(shown.len() <= 1 + 30 * 30, "{}", shown.len());
     }
 }

@@ -60,7 +60,8 @@ pub struct Options {
     /// Version of Kubernetes, such as `1.34.4`; `None`: `$METASHARD_KUBERNETES_VERSION`, else whatever is found first.
     pub version: Option<String>,
     /// Also run kube-controller-manager with the controllers that tests rely on: garbage collection,
-    /// deletion of namespaces, and ServiceAccounts (without it each namespace lacks its `default` one).
+    /// deletion of namespaces, ServiceAccounts (without it each namespace lacks its `default` one), and the Pods of
+    /// Deployments and StatefulSets.
     pub controller_manager: bool,
     /// Write one line of JSON for each finished request: [`Cluster::audit_events`].
     pub audit: bool,
@@ -404,6 +405,20 @@ impl Cluster {
     pub async fn restart_api_server(&self) -> anyhow::Result<()> {
         self.stop_api_server().await?;
         self.start_api_server().await
+    }
+
+    /// Has kube-controller-manager stand still, or go on.
+    ///
+    /// # Errors
+    /// If the cluster was started without [`Options::controller_manager`], or it cannot be signalled.
+    pub fn hold_controller_manager(&self, held: bool) -> anyhow::Result<()> {
+        let signal = if held { Signal::STOP } else { Signal::CONT };
+        let others = self.others.lock();
+        let [_etcd, controller_manager] = &others[..] else {
+            anyhow::bail!("there is no kube-controller-manager");
+        };
+        kill_process(Pid::from_child(controller_manager), signal)
+            .context("signal kube-controller-manager")
     }
 
     async fn end_api_server(&self, signal: Signal) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@
 //! - [`replica::Replica`]: `metashard` as a real process, with flags, signals and a captured log.
 //! - [`history::History`]: judges what hooks saw and the API server carried out.
 //! - [`proxy::Proxy`]: stands in front of the API server and makes it fail.
+//! - [`terminal::Terminal`]: a terminal of a given width, and a program at it.
 //! - [`wait`]: the one way to wait for something.
 //! - [`crds`]: small custom resources to reconcile.
 
@@ -18,8 +19,10 @@ pub mod hook;
 pub mod loopback;
 pub mod proxy;
 pub mod replica;
+pub mod terminal;
 pub mod wait;
 
 pub use cluster::Cluster;
 pub use hook::FakeHook;
 pub use replica::Replica;
+pub use terminal::Terminal;

@@ -140,6 +140,59 @@ async fn the_replica_that_owns_the_controller_is_asked_through_the_api_server_fo
 }
 
 #[tokio::test]
+async fn status_wide_tells_the_last_sync_as_the_replica_remembers_it() -> anyhow::Result<()> {
+    let Some(fleet) = Fleet::new("asking-status").await? else {
+        return Ok(());
+    };
+    let _replica = fleet.replica("one").await?;
+    fleet.parent().await?;
+    let admin = User::admin(fleet.stage.shared)?;
+    let name = fleet.stage.namespace.as_str();
+    let status = [
+        "status",
+        name,
+        "-o",
+        "wide",
+        "--system-namespace",
+        &fleet.system,
+    ];
+
+    let ran = admin.runs(status).await?;
+
+    ensure!(ran.code == 0 && ran.errors.is_empty(), "{ran:?}");
+    let lines: Vec<_> = ran.text.lines().collect();
+    let column = lines[0].find("LAST SYNC").context("a column")?;
+    let last = lines[1].get(column..).unwrap_or_default();
+    // The parent has come to rest.
+    ensure!(
+        last.starts_with("unchanged ") && last.ends_with("s ago"),
+        "{ran:?}"
+    );
+    // Who may ask nobody sees all the rest.
+    let user = User::named(fleet.stage.shared, &format!("{name}-blind"))?;
+    let controllers =
+        json!([{ "apiGroups": ["metacontroller.k8s.io"], "resources": ["*"], "verbs": ["list"] }]);
+    crate::poor::bind(
+        &fleet.stage.client,
+        &format!("{name}-blind"),
+        "controllers",
+        controllers,
+    )
+    .await?;
+    let blind = user.runs(status).await?;
+    ensure!(blind.code == 0 && blind.text.contains(name), "{blind:?}");
+    ensure!(
+        blind.errors.contains("last syncs are left out: "),
+        "{blind:?}"
+    );
+    ensure!(
+        blind.errors.contains("cannot get resource \"shardmaps\""),
+        "{blind:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_an_earlier_owner_remembers_is_told_too_and_who_remembers_it() -> anyhow::Result<()> {
     let Some(fleet) = Fleet::new("asking-two").await? else {
         return Ok(());

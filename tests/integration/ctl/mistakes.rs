@@ -1,19 +1,15 @@
 //! What the tool says when it is used wrongly, when it may not, and when nobody answers or reads.
 
-use std::{fs, process::Stdio, time::Duration};
+use std::{fs, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use futures::future::try_join_all;
 use metashard_testkit::cluster;
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
-    net::TcpListener,
-    time::Instant,
-};
+use tokio::{net::TcpListener, time::Instant};
 
 use super::{Ran, User};
-use crate::support::{CONFIG_MAP, Stage, THING, config_map};
+use crate::support::{Stage, THING};
 
 /// Nobody waits longer than this for being told that a cluster does not answer.
 const SOON: Duration = Duration::from_secs(20);
@@ -195,57 +191,5 @@ async fn a_user_without_rights_is_told_the_verb_the_resource_and_the_namespace()
             "{ran:#?}"
         );
     }
-    Ok(())
-}
-
-#[tokio::test]
-async fn ten_thousand_children_are_shown_and_a_reader_may_go_away() -> anyhow::Result<()> {
-    const CHILDREN: usize = 10_000;
-    let stage = Stage::answering("ctl-huge", |request| {
-        let wanted = request["parent"]["spec"]["wanted"].as_u64().unwrap_or(0);
-        let child = |index| config_map(&format!("c{index:05}"), json!({}));
-        json!({ "children": (0..wanted).map(child).collect::<Vec<_>>() })
-    })
-    .await?;
-    let namespace = stage.namespace.as_str();
-    // The controller is not served: what it would do is only rendered.
-    let controller = stage.controller().child(CONFIG_MAP, "InPlace");
-    controller.edit(super::ours(&stage)).apply().await?;
-    stage
-        .parent(THING, "p", json!({ "wanted": CHILDREN }))
-        .await?;
-    let admin = User::admin(stage.shared)?;
-
-    let diff = admin
-        .runs(["diff", namespace, "-n", namespace, "-o", "name"])
-        .await?;
-    ensure!(diff.code == 1, "{}", diff.errors);
-    let creates = diff
-        .text
-        .lines()
-        .filter(|it| it.starts_with("create ConfigMap"));
-    ensure!(creates.count() == CHILDREN);
-    let text = admin.runs(["diff", namespace, "-n", namespace]).await?;
-    ensure!(text.text.contains("10,000 creates"), "{}", text.errors);
-
-    // As `| head -1` does.
-    let mut child = admin
-        .command(["diff", namespace, "-n", namespace, "-o", "yaml"])?
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let mut first = String::new();
-    let mut reader = BufReader::new(child.stdout.take().context("take the output")?);
-    reader.read_line(&mut first).await?;
-    drop(reader);
-    let mut errors = String::new();
-    let mut stderr = child.stderr.take().context("take the errors")?;
-    stderr.read_to_string(&mut errors).await?;
-    let status = child.wait().await?;
-    ensure!(first == "syncs:\n", "{first:?}");
-    ensure!(
-        status.code() == Some(141) && errors.is_empty(),
-        "{status}: {errors}"
-    );
     Ok(())
 }

@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::{Ran, User, ran};
-use crate::support::{
-    CONFIG_MAP, STAGE, Stage, THING, WITHIN, config_map, data_of, eventually, labelled,
-};
+use crate::support::{CONFIG_MAP, STAGE, Stage, THING, WITHIN, config_map, data_of, eventually};
 
 /// A stage with a controller, a parent `p` and its child `a`, which are as the hook wants them.
-async fn settled(claim: &str) -> anyhow::Result<(Stage, User)> {
+pub(super) async fn settled(claim: &str) -> anyhow::Result<(Stage, User)> {
     let stage = Stage::new(claim).await?;
     let controller = stage.controller().child(CONFIG_MAP, "InPlace");
     let label = stage.namespace.clone();
@@ -350,55 +348,5 @@ async fn lint_takes_kinds_from_the_cluster() -> anyhow::Result<()> {
         &lint(&controller, &["--cluster", "--context", "nowhere"]).await?,
         2,
     )?;
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_terminal_of_40_columns_shows_what_matters() -> anyhow::Result<()> {
-    let (stage, admin) = settled("ctl-narrow").await?;
-    let namespace = stage.namespace.as_str();
-    let long = labelled(
-        config_map("long-".repeat(20).trim_end_matches('-'), json!({})),
-        "a",
-        "b",
-    );
-    stage
-        .objects(THING)
-        .patch("p", json!({ "spec": { "children": [long] } }))
-        .await?;
-    stage.settle(THING, "p").await?;
-
-    for (args, columns) in [
-        (vec!["status"], ["NAME", "READY"]),
-        (vec!["status", namespace], ["NAME", "READY"]),
-        (vec!["tree", "thing/p", "-n", namespace], ["NAME", "HEALTH"]),
-    ] {
-        for width in ["40", "1", "0", "no number"] {
-            let mut command = admin.command(args.iter().copied())?;
-            command.env("COLUMNS", width);
-            let shown = ran(command).await?;
-            ensure!(
-                shown.code <= 1 && !shown.errors.contains("panicked"),
-                "{shown:#?}"
-            );
-            let head = shown.text.lines().next().unwrap_or_default();
-            ensure!(
-                columns.iter().all(|it| head.contains(it)),
-                "{width}: {shown:#?}"
-            );
-            if width == "40" {
-                let fits = |line: &str| line.chars().count() <= 40;
-                ensure!(shown.text.lines().all(fits), "{shown:#?}");
-            }
-        }
-    }
-    for args in [
-        vec!["diff", namespace, "-n", namespace],
-        vec!["migrate", "plan"],
-    ] {
-        let mut command = admin.command(args.iter().copied())?;
-        command.env("COLUMNS", "40");
-        ensure!(!ran(command).await?.errors.contains("panicked"), "{args:?}");
-    }
     Ok(())
 }

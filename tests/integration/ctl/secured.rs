@@ -102,6 +102,61 @@ async fn diff_and_render_call_a_hook_with_its_certificates_and_its_token() -> an
 }
 
 #[tokio::test]
+async fn cases_call_a_hook_with_the_secrets_that_they_name() -> anyhow::Result<()> {
+    let ca = Authority::new()?;
+    let (stage, controller) = stage("ctl-cases", &ca).await?;
+    let name = stage.namespace.as_str();
+    let folder = stage.shared.cluster.folder().join(format!("{name}.cases"));
+    fs::create_dir(&folder)?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "stringData": held(&ca)?,
+        "metadata": { "name": "hook", "namespace": name },
+    });
+    let metadata = json!({ "name": "p", "namespace": name, "labels": { "stage": name } });
+    let mut case = json!({
+        "controller": controller, "crds": [crds::thing()], "secrets": ["secret.yaml"],
+        "parent": {
+            "apiVersion": THING.api_version, "kind": THING.kind, "metadata": metadata,
+            "spec": { "children": [config_map("a", json!({ "k": "1" }))] },
+        },
+    });
+    fs::write(folder.join("secret.yaml"), secret.to_string())?;
+    let file = folder.join("a.test.yaml");
+    fs::write(&file, case.to_string())?;
+    let test = async |args: &[&str]| {
+        let mut command = Command::new(replica::built("metashardctl")?);
+        command.arg("test").arg(&file).args(args);
+        ran(command).await
+    };
+
+    let updated = test(&["--update"]).await?;
+    ensure!(updated.code == 0, "{updated:#?}");
+    let again = test(&[]).await?;
+    ensure!(
+        again.code == 0 && again.text.contains("1 of 1 case is as expected"),
+        "{again:#?}"
+    );
+    let calls = stage.hook.calls();
+    ensure!(
+        calls.len() == 2 && calls[1].has_certificate,
+        "{}",
+        calls.len()
+    );
+    ensure!(calls[1].headers["authorization"] == "Bearer hush-hush");
+    let expected = fs::read_to_string(folder.join("a.test.expected.yaml"))?;
+    ensure!(expected.contains("create_child"), "{expected}");
+    ensure!(!expected.contains("hush"), "a secret is written down");
+
+    case["secrets"] = json!([]);
+    fs::write(&file, case.to_string())?;
+    let without = test(&[]).await?;
+    ensure!(without.code == 2, "{without:#?}");
+    let why = format!("Secret {name}/hook not found");
+    ensure!(without.text.contains(&why), "{without:#?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn lint_checks_a_hooks_certificate_against_authority_and_name() -> anyhow::Result<()> {
     let ca = Authority::new()?;
     let (stage, mut controller) = stage("ctl-handshake", &ca).await?;

@@ -8,11 +8,12 @@ use std::{
     time::Duration,
 };
 
+use anyhow::ensure;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::support::{Kind, Objects, POD};
+use crate::support::{Kind, Objects, POD, eventually};
 
 pub(super) const IMAGE: &str = "ghcr.io/metacontroller/metacontroller:v4.17.2";
 
@@ -21,6 +22,12 @@ pub(super) const STATEFUL_SET: Kind = Kind {
     kind: "StatefulSet",
     plural: "statefulsets",
     namespaced: true,
+};
+
+pub(super) const DEPLOYMENT: Kind = Kind {
+    kind: "Deployment",
+    plural: "deployments",
+    ..STATEFUL_SET
 };
 
 pub(super) const LEASE: Kind = Kind {
@@ -33,7 +40,10 @@ pub(super) const LEASE: Kind = Kind {
 /// Seconds that its Lease lasts.
 const LASTS: u32 = 2;
 
-/// Plays kubelet and Metacontroller until it is dropped.
+/// Name of its workload.
+const NAME: &str = "mc";
+
+/// Plays Metacontroller until it is dropped; its Pods are made by kube-controller-manager, and never run.
 pub(super) struct Peer {
     /// Its Lease is renewed also while it is stopped.
     pub(super) keeps_lease: Arc<AtomicBool>,
@@ -54,30 +64,39 @@ pub(super) fn pod(name: &str, labels: &Value) -> Value {
 }
 
 impl Peer {
-    pub(super) async fn start(client: &Client, namespace: &str) -> anyhow::Result<Self> {
-        let labels = json!({ "app": "mc" });
-        let set = json!({
-            "metadata": { "name": "mc" },
+    pub(super) async fn start(
+        client: &Client,
+        namespace: &str,
+        workload: Kind,
+    ) -> anyhow::Result<Self> {
+        let labels = json!({ "app": NAME });
+        let mut object = json!({
+            "metadata": { "name": NAME },
             "spec": {
-                "replicas": 2, "serviceName": "", "selector": { "matchLabels": labels },
+                "replicas": 2, "selector": { "matchLabels": labels },
                 "template": {
                     "metadata": { "labels": labels },
                     "spec": { "containers": [{
-                        "name": "mc", "image": IMAGE, "command": ["/usr/bin/metacontroller"],
+                        "name": NAME, "image": IMAGE, "command": ["/usr/bin/metacontroller"],
                         "args": ["--leader-election", "--workers=3"],
                     }] },
                 },
             },
         });
+        if workload.kind == STATEFUL_SET.kind {
+            object["spec"]["serviceName"] = "".into();
+            // The first will never be ready.
+            object["spec"]["podManagementPolicy"] = "Parallel".into();
+        }
         let (keeps_lease, elects) = (
             Arc::<AtomicBool>::default(),
             Arc::new(AtomicBool::new(true)),
         );
-        let sets = Objects::new(client, STATEFUL_SET, namespace);
-        sets.create(set).await?;
+        let workloads = Objects::new(client, workload, namespace);
+        workloads.create(object).await?;
+        has_pods(client, namespace).await?;
         let played = Played {
-            sets,
-            pods: Objects::new(client, POD, namespace),
+            workloads,
             leases: Objects::new(client, LEASE, namespace),
             keeps_lease: Arc::clone(&keeps_lease),
             elects: Arc::clone(&elects),
@@ -109,28 +128,30 @@ impl Drop for Peer {
     }
 }
 
+/// Returns once it has Pods.
+pub(super) async fn has_pods(client: &Client, namespace: &str) -> anyhow::Result<()> {
+    let pods = Objects::new(client, POD, namespace);
+    eventually("the Pods of Metacontroller", async || {
+        let pods = pods.list().await?;
+        let is_its = |it: &Value| it["metadata"]["labels"]["app"] == NAME;
+        ensure!(pods.iter().any(is_its), "{} Pods are there", pods.len());
+        Ok(())
+    })
+    .await
+}
+
 struct Played {
-    sets: Objects,
-    pods: Objects,
+    workloads: Objects,
     leases: Objects,
     keeps_lease: Arc<AtomicBool>,
     elects: Arc<AtomicBool>,
 }
 
 impl Played {
-    /// Has as many Pods as are asked for, none or one, and renews the Lease if it may.
+    /// Renews the Lease if it may.
     async fn play(&self, renewal: u32) -> anyhow::Result<()> {
-        let set = self.sets.get("mc").await?;
-        let is_asked = set["spec"]["replicas"].as_i64() > Some(0);
-        let pod_ = self.pods.find("mc-0").await?;
-        match (is_asked, pod_) {
-            (true, None) => {
-                let labels = json!({ "app": "mc" });
-                self.pods.create(pod("mc-0", &labels)).await?;
-            }
-            (false, Some(_)) => self.pods.delete("mc-0").await?,
-            _ => {}
-        }
+        let workload = self.workloads.get(NAME).await?;
+        let is_asked = workload["spec"]["replicas"].as_i64() > Some(0);
         if self.elects.load(Ordering::SeqCst)
             && (is_asked || self.keeps_lease.load(Ordering::SeqCst))
         {

@@ -9,18 +9,18 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use metashard_api::names::{ANNOTATION_LAST_APPLIED, MIGRATION_RECORD};
-use metashard_testkit::{Cluster, FakeHook, Replica, cluster, hook::Answer, replica};
+use metashard_api::names::MIGRATION_RECORD;
+use metashard_testkit::{Cluster, FakeHook, Replica, Terminal, cluster, hook::Answer, replica};
 use serde_json::{Value, json};
 use tokio::{
     process::{Child, Command},
     sync::{Mutex, MutexGuard, OnceCell},
 };
 
-use super::peer::{self, LEASE, Peer, STATEFUL_SET};
+use super::peer::{self, DEPLOYMENT, LEASE, Peer, STATEFUL_SET};
 use crate::support::{
-    CONFIG_MAP, CONTROLLER, Kind, Objects, POD, Parity, STAGE, Shared, Stage, THING, WITHIN,
-    condition_of, config_map, data_of, eventually, install_crds, throughout,
+    CONFIG_MAP, CONTROLLER, DECORATOR, Kind, Objects, POD, Parity, REPLICA_SET, Shared, Stage,
+    WITHIN, condition_of, config_map, data_of, eventually, install_crds, throughout,
 };
 
 /// The user that may do nothing.
@@ -36,10 +36,20 @@ pub(super) struct Scene {
     pub(super) replica: Option<Replica>,
     /// The hooks fail.
     pub(super) breaks: Arc<AtomicBool>,
-    names: [String; 2],
+    pub(super) cast: Cast,
+    pub(super) names: [String; 2],
     /// Length of the audit log at the beginning.
-    audited: usize,
+    pub(super) audited: usize,
     _only: MutexGuard<'static, ()>,
+}
+
+/// Who plays in a scene.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cast {
+    /// What Metacontroller runs as.
+    pub(super) workload: Kind,
+    /// The kinds of the two controllers.
+    pub(super) controllers: [Kind; 2],
 }
 
 /// What a command said.
@@ -56,6 +66,7 @@ async fn private() -> anyhow::Result<&'static Shared> {
     PRIVATE
         .get_or_try_init(async || {
             let options = cluster::Options {
+                controller_manager: true,
                 audit: true,
                 recorded: true,
                 ..cluster::Options::default()
@@ -75,8 +86,17 @@ async fn private() -> anyhow::Result<&'static Shared> {
         .await
 }
 
-/// A Metacontroller that runs, two controllers, and no metashard yet.
+/// A Metacontroller that runs as a StatefulSet, two CompositeControllers, and no metashard yet.
 pub(super) async fn scene() -> anyhow::Result<Scene> {
+    let cast = Cast {
+        workload: STATEFUL_SET,
+        controllers: [CONTROLLER, CONTROLLER],
+    };
+    scene_of(cast).await
+}
+
+/// A Metacontroller that runs, two controllers, and no metashard yet.
+pub(super) async fn scene_of(cast: Cast) -> anyhow::Result<Scene> {
     static ONLY: Mutex<()> = Mutex::const_new(());
     let only = ONLY.lock().await;
     let shared = private().await?;
@@ -87,26 +107,33 @@ pub(super) async fn scene() -> anyhow::Result<Scene> {
         if broken.load(Ordering::SeqCst) {
             return Answer::status(500, "broken");
         }
-        let name = call.path.trim_start_matches('/');
+        let request = call.json();
+        let (parent, field) = if request["object"].is_object() {
+            (&request["object"], "attachments")
+        } else {
+            (&request["parent"], "children")
+        };
+        let name = parent["metadata"]["name"].as_str().unwrap_or_default();
         let child = config_map(name, json!({ "k": "v" }));
-        Answer::json(&json!({ "children": [child], "resyncAfterSeconds": 0.3 }))
+        Answer::json(&json!({ field: [child], "resyncAfterSeconds": 0.3 }))
     })?;
     let stage = Stage::on(shared, "migrate", hook).await?;
-    let peer = Peer::start(&stage.client, &stage.namespace).await?;
-    let names = ["a", "b"].map(|it| format!("{}-{it}", stage.namespace));
     let audited = shared.cluster.audit_events()?.len();
+    let peer = Peer::start(&stage.client, &stage.namespace, cast.workload).await?;
+    let names = ["a", "b"].map(|it| format!("{}-{it}", stage.namespace));
     let scene = Scene {
         stage,
         peer,
         replica: None,
         breaks,
+        cast,
         names,
         audited,
         _only: only,
     };
-    for name in ["a", "b"] {
-        scene.left_by_metacontroller(name).await?;
-        scene.controller(name, &format!("/{name}")).await?;
+    for (name, kind) in ["a", "b"].into_iter().zip(cast.controllers) {
+        scene.left_by_metacontroller(kind, name, name).await?;
+        scene.controller_of(kind, name, &format!("/{name}")).await?;
     }
     Ok(scene)
 }
@@ -114,7 +141,14 @@ pub(super) async fn scene() -> anyhow::Result<Scene> {
 /// Takes away what the scene before left.
 async fn clean(cluster: &Cluster) -> anyhow::Result<()> {
     let client = cluster.admin().await?;
-    for kind in [CONTROLLER, STATEFUL_SET, POD] {
+    for kind in [
+        CONTROLLER,
+        DECORATOR,
+        STATEFUL_SET,
+        DEPLOYMENT,
+        REPLICA_SET,
+        POD,
+    ] {
         let everywhere = Objects::everywhere(&client, kind);
         // A new API server may not be able to yet.
         let list = eventually("a list", async || everywhere.list().await).await?;
@@ -123,7 +157,8 @@ async fn clean(cluster: &Cluster) -> anyhow::Result<()> {
             let namespace = metadata["namespace"].as_str().unwrap_or_default();
             let name = metadata["name"].as_str().unwrap_or_default();
             let objects = Objects::new(&client, kind, namespace);
-            objects.delete(name).await?;
+            // What a workload made may have gone with it.
+            drop(objects.delete(name).await);
             objects.goes(name).await?;
         }
     }
@@ -141,53 +176,18 @@ impl Scene {
         &self.stage.namespace
     }
 
-    /// A parent and its child, as Metacontroller made it.
-    async fn left_by_metacontroller(&self, name: &str) -> anyhow::Result<()> {
-        let labels = json!({ STAGE: self.ops(), "of": name });
-        let parent = json!({ "metadata": { "name": name, "labels": labels } });
-        let parent = self.stage.objects(THING).create(parent).await?;
-        let status = json!({ "observedGeneration": 1 });
-        self.stage.objects(THING).patch_status(name, status).await?;
-        let mut child = config_map(name, json!({ "k": "v" }));
-        child["metadata"]["labels"] = json!({ "controller-uid": parent["metadata"]["uid"] });
-        child["metadata"]["namespace"] = self.ops().into();
-        let record = child.to_string();
-        child["metadata"]["annotations"][ANNOTATION_LAST_APPLIED] = record.into();
-        child["metadata"]["ownerReferences"] = json!([{
-            "apiVersion": THING.api_version, "kind": "Thing", "name": name,
-            "uid": parent["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
-        }]);
-        self.stage.objects(CONFIG_MAP).create(child).await?;
+    /// Starts metashard in the namespace of the record.
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        self.replica = Some(self.new_replica()?);
         Ok(())
     }
 
-    /// A controller of the parents that are `of` its name.
-    pub(super) async fn controller(&self, name: &str, path: &str) -> anyhow::Result<String> {
-        let full = format!("{}-{name}", self.ops());
-        let builder = self.stage.controller().child(CONFIG_MAP, "InPlace");
-        builder
-            .edit(|it| {
-                it["metadata"]["name"] = full.as_str().into();
-                it["spec"]["parentResource"]["labelSelector"]["matchLabels"]["of"] = name.into();
-                it["spec"]["hooks"]["sync"]["webhook"]["url"] = self.stage.hook.url(path).into();
-            })
-            .apply()
-            .await?;
-        if path == "/late" {
-            let labels = json!({ STAGE: self.ops(), "of": name });
-            let parent = json!({ "metadata": { "name": name, "labels": labels } });
-            self.stage.objects(THING).create(parent).await?;
-        }
-        Ok(full)
-    }
-
-    /// Starts metashard in the namespace of the record.
-    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+    /// A replica of metashard in that namespace.
+    pub(super) fn new_replica(&self) -> anyhow::Result<Replica> {
         let cluster = &self.stage.shared.cluster;
         let name = format!("{}-{}", self.ops(), self.replica.is_some());
         let options = replica::Options::new(cluster, &name, self.ops())?;
-        self.replica = Some(Replica::start(cluster.group(), &options)?);
-        Ok(())
+        Replica::start(cluster.group(), &options)
     }
 
     /// The same once a move has begun: of a Metacontroller that elects no leader nothing else tells.
@@ -195,6 +195,20 @@ impl Scene {
         let says = self.apply(&["--timeout=1s"]).await?;
         ensure!(says.err.contains("no replica is live"), "{says:?}");
         self.start()
+    }
+
+    /// The tool at a terminal of 200 columns, as its user runs it.
+    pub(super) fn at_terminal(&self, args: &[&str]) -> anyhow::Result<Terminal> {
+        let mut command = std::process::Command::new(replica::built("metashardctl")?);
+        command.args(args).env("KUBECONFIG", self.kubeconfig()?);
+        if args.contains(&"apply") || args.contains(&"rollback") {
+            command.args(["--system-namespace", self.ops(), TIMEOUT]);
+        }
+        Terminal::start(command, 200)
+    }
+
+    fn kubeconfig(&self) -> anyhow::Result<std::path::PathBuf> {
+        self.stage.shared.cluster.kubeconfig(cluster::ADMIN)
     }
 
     pub(super) async fn ctl(&self, args: &[&str]) -> anyhow::Result<Says> {
@@ -300,14 +314,15 @@ impl Scene {
         self.stage.objects(CONFIG_MAP).find(MIGRATION_RECORD).await
     }
 
-    /// Replicas that the StatefulSet asks for.
+    /// Replicas that the workload asks for.
     pub(super) async fn replicas(&self) -> anyhow::Result<i64> {
-        let set = self.stage.objects(STATEFUL_SET).get("mc").await?;
-        set["spec"]["replicas"].as_i64().context("no replicas")
+        let workload = self.stage.objects(self.cast.workload).get("mc").await?;
+        workload["spec"]["replicas"].as_i64().context("no replicas")
     }
 
     pub(super) async fn workload(&self, patch: Value) -> anyhow::Result<()> {
-        self.stage.objects(STATEFUL_SET).patch("mc", patch).await?;
+        let workloads = self.stage.objects(self.cast.workload);
+        workloads.patch("mc", patch).await?;
         Ok(())
     }
 
@@ -323,8 +338,8 @@ impl Scene {
     /// For each controller: whether it is observed, and the round it is marked with.
     pub(super) async fn marks(&self) -> anyhow::Result<Vec<(bool, Option<String>)>> {
         let mut marks = Vec::new();
-        for name in &self.names {
-            let controller = self.stage.objects(CONTROLLER).get(name).await?;
+        for (name, kind) in self.names.iter().zip(self.cast.controllers) {
+            let controller = self.stage.objects(kind).get(name).await?;
             let annotations = &controller["metadata"]["annotations"];
             let round = annotations["metashard.io/migration"].as_str();
             marks.push((
@@ -382,42 +397,13 @@ impl Scene {
 
     /// Metacontroller has its Pod again.
     pub(super) async fn peer_is_up(&self) -> anyhow::Result<()> {
-        self.stage.objects(POD).appears("mc-0").await?;
+        peer::has_pods(&self.stage.client, self.ops()).await?;
         if self.peer.elects.load(Ordering::SeqCst) {
             Objects::new(&self.stage.client, LEASE, self.ops())
                 .appears("metacontroller")
                 .await?;
         }
         Ok(())
-    }
-
-    /// By the API server's own log no child was written by metashard while Metacontroller had a Pod. Returns how many were.
-    pub(super) fn never_were_both_at_work(&self) -> anyhow::Result<usize> {
-        let events = self.stage.shared.cluster.audit_events()?;
-        let mut is_up = true;
-        let mut written = 0;
-        for event in &events[self.audited..] {
-            let object = &event["objectRef"];
-            if object["namespace"] != self.ops() {
-                continue;
-            }
-            let agent = event["userAgent"].as_str().unwrap_or_default();
-            let verb = event["verb"].as_str().unwrap_or_default();
-            let is_write = ["create", "update", "patch", "delete"].contains(&verb);
-            match object["resource"].as_str() {
-                Some("pods") if object["name"] == "mc-0" || verb == "create" => match verb {
-                    "create" => is_up = true,
-                    "delete" => is_up = false,
-                    _ => {}
-                },
-                Some("configmaps" | "things") if is_write && agent.contains("epoch") => {
-                    ensure!(!is_up, "both at work: {event:#}");
-                    written += 1;
-                }
-                _ => {}
-            }
-        }
-        Ok(written)
     }
 }
 

@@ -3,6 +3,7 @@
 mod act;
 mod leases;
 mod look;
+mod telling;
 mod walk;
 
 pub(super) use self::walk::{apply, rollback};
@@ -20,10 +21,11 @@ use crate::{
 
 pub(super) async fn plan(flags: &Plan, output: &mut Output) -> anyhow::Result<Found> {
     let cluster = Cluster::connect(&flags.live).await?;
-    let peers = peers(&cluster).await?;
+    let peers = peers(&cluster, flags.live.namespace.as_deref()).await?;
+    let controllers = cluster.controllers_with(&flags.live.selector).await?;
     let resources = cluster.resources();
     let mut moves = Vec::new();
-    for controller in cluster.controllers().await? {
+    for controller in &controllers {
         let value: Value = serde_json::from_slice(controller.bytes())?;
         moves.push(migrate::plan(&value, &resources, peers.first()));
     }
@@ -33,7 +35,11 @@ pub(super) async fn plan(flags: &Plan, output: &mut Output) -> anyhow::Result<Fo
     }
     let is_served = moves.iter().all(|it| it.refusals.is_empty());
     let is_clean = is_served && peers.iter().all(|it| it.flag_problems().is_empty());
-    if matches!(flags.output, Format::Json | Format::Yaml) {
+    if flags.output == Format::Name {
+        for controller in &controllers {
+            output.line(&super::full_name(controller))?;
+        }
+    } else if matches!(flags.output, Format::Json | Format::Yaml) {
         let told: Vec<_> = peers
             .iter()
             .zip(&leases)
@@ -63,11 +69,12 @@ pub(super) async fn plan(flags: &Plan, output: &mut Output) -> anyhow::Result<Fo
     })
 }
 
-async fn peers(cluster: &Cluster) -> anyhow::Result<Vec<Peer>> {
+/// The Metacontrollers of a namespace, or of all.
+async fn peers(cluster: &Cluster, namespace: Option<&str>) -> anyhow::Result<Vec<Peer>> {
     let mut workloads = Vec::new();
     for plural in ["statefulsets", "deployments"] {
         let resource = cluster.resource(&format!("{plural}.apps"))?;
-        for workload in cluster.list(&resource, None, "").await? {
+        for workload in cluster.list(&resource, namespace, "").await? {
             workloads.push(serde_json::from_slice(workload.bytes())?);
         }
     }
@@ -113,10 +120,20 @@ fn peer_json(peer: &Peer, lease: Option<&str>) -> Value {
 
 fn tell_peer(peer: &Peer, lease: Option<&str>, output: &mut Output) -> anyhow::Result<()> {
     output.line(&format!(
-        "{}: {} replicas of {}",
-        peer.workload, peer.replicas, peer.image
+        "{}: {} {} of {}",
+        peer.workload,
+        peer.replicas,
+        if peer.replicas == 1 {
+            "replica"
+        } else {
+            "replicas"
+        },
+        peer.image
     ))?;
-    output.line(&format!("  arguments: {}", peer.args.join(" ")))?;
+    match &peer.args[..] {
+        [] => output.line("  without arguments")?,
+        args => output.line(&format!("  arguments: {}", args.join(" ")))?,
+    }
     match (peer.elects(), lease) {
         (true, Some(holder)) => output.line(&format!("  its leader Lease is held by {holder}"))?,
         (true, None) => output.line("  it elects a leader, and nobody holds its Lease now")?,

@@ -33,7 +33,8 @@ pub(super) async fn run(flags: &Test, output: &mut Output) -> anyhow::Result<Fou
     };
     let good = verdicts().filter(|it| it.is_good()).count();
     let all = verdicts().count();
-    output.line(&format!("{good} of {all} cases are as expected"))?;
+    let are = if all == 1 { "case is" } else { "cases are" };
+    output.line(&format!("{good} of {all} {are} as expected"))?;
     Ok(if verdicts().any(|it| matches!(it, Verdict::Failed(_))) {
         Found::Failed
     } else if good < all {

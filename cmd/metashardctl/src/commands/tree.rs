@@ -45,10 +45,7 @@ pub(super) async fn run(flags: &Tree, output: &mut Output) -> anyhow::Result<Fou
             None => all_of(&cluster, &resource, flags).await?,
         };
         let objects = below(&cluster, &kinds, &roots, flags.all_kinds).await;
-        let branches: Vec<_> = roots
-            .iter()
-            .flat_map(|root| tree::tree(root, &objects))
-            .collect();
+        let branches = tree::trees(&roots, &objects);
         // Ages alone are no news.
         let now: Vec<_> = branches.iter().map(version).collect();
         if before != now {

@@ -39,6 +39,7 @@ pub(super) async fn run(flags: &Why, output: &mut Output) -> anyhow::Result<Foun
         // The replicas may be reached where the API server is not.
         Err(_) => None,
     };
+    // Of the last answer only: a watch may go on for long.
     let mut told = BTreeSet::new();
     loop {
         let mut syncs = match &cluster {
@@ -49,7 +50,9 @@ pub(super) async fn run(flags: &Why, output: &mut Output) -> anyhow::Result<Foun
         };
         syncs.sort_by(|left, right| right["at"].as_str().cmp(&left["at"].as_str()));
         syncs.truncate(flags.limit);
-        syncs.retain(|it| told.insert(it.to_string()));
+        let known: BTreeSet<_> = syncs.iter().map(Value::to_string).collect();
+        syncs.retain(|it| !told.contains(&it.to_string()));
+        told = known;
         if flags.watch {
             // Those that come are told below those that were.
             syncs.reverse();

@@ -37,6 +37,8 @@ pub struct PeerSeen {
     pub workload: Workload,
     /// Its Pods that have not ended.
     pub pods: usize,
+    /// The cluster's own controllers have not seen yet what it asks for: Pods may still come.
+    pub is_pending: bool,
 }
 
 /// A leader Lease of Metacontroller.
@@ -117,6 +119,16 @@ impl ControllerSeen {
         format!("{} {}", self.kind, self.name)
     }
 
+    /// Whether it is meant by this word: its name, or kind and name as `-o name` prints them, for both kinds have names of
+    /// their own.
+    pub fn is_called(&self, word: &str) -> bool {
+        let Some((kind, name)) = word.split_once('/') else {
+            return word == self.name;
+        };
+        let kind = kind.split_once('.').map_or(kind, |(kind, _)| kind);
+        kind.eq_ignore_ascii_case(&self.kind) && name == self.name
+    }
+
     /// What was answered to this round, if anything was.
     pub(super) fn answer(&self, round: u64) -> Option<&MigrationStatus> {
         let is_asked = self.round.as_deref() == Some(round.to_string().as_str());
@@ -134,6 +146,6 @@ impl ControllerSeen {
 impl PeerSeen {
     /// Whether nothing of it runs or is to run.
     pub(super) fn is_stopped(&self) -> bool {
-        self.workload.replicas == 0 && self.pods == 0
+        self.workload.replicas == 0 && self.pods == 0 && !self.is_pending
     }
 }

@@ -8,16 +8,19 @@
 mod apply;
 mod rollback;
 mod telling;
+mod values;
 
 pub use self::{
     apply::apply,
     rollback::rollback,
-    telling::{ahead, ahead_back, tell},
+    telling::{Ahead, ahead, ahead_back, tell},
+    values::{as_seen, as_step},
 };
 use super::{
     record::{Record, Stage, Workload},
     seen::{ControllerSeen, Seen},
 };
+use crate::render::many;
 
 /// What whoever moves wants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -123,6 +126,15 @@ fn mark(controller: &ControllerSeen, mark: Option<Mark>) -> Next {
         name: controller.name.clone(),
         mark,
     }
+}
+
+/// `1 parent`, `1,240 parents`.
+fn parents(count: u32) -> String {
+    many(
+        usize::try_from(count).unwrap_or(usize::MAX),
+        "parent",
+        "parents",
+    )
 }
 
 /// `a, b, c and 4 more`.

@@ -163,7 +163,8 @@ impl Servers {
             .arg(kubeconfig)
             .args([
                 "--controllers",
-                "garbage-collector-controller,namespace-controller,serviceaccount-controller",
+                "garbage-collector-controller,namespace-controller,serviceaccount-controller,\
+                 deployment-controller,replicaset-controller,statefulset-controller",
             ])
             .args(["--secure-port", "0"])
             .arg("--leader-elect=false");

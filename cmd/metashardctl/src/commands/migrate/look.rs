@@ -133,17 +133,39 @@ impl Look {
                 .context("look for Metacontroller's Pods")?;
             let living = pods.iter().filter(|pod| has_not_ended(pod)).count();
             uids.extend(pods.iter().map(|pod| pod.uid().to_owned()));
+            let replicas = value["spec"]["replicas"].as_i64().unwrap_or(1);
+            let is_empty = replicas == 0 && living == 0;
             peers.push(PeerSeen {
+                is_pending: is_empty && self.is_pending(workload, &value, &query).await?,
                 workload: Workload {
                     kind: workload.kind().to_owned(),
                     namespace: workload.namespace().unwrap_or_default().to_owned(),
                     name: workload.name().to_owned(),
-                    replicas: value["spec"]["replicas"].as_i64().unwrap_or(1),
+                    replicas,
                 },
                 pods: living,
             });
         }
         Ok((peers, uids))
+    }
+
+    /// Whether Pods of a workload that asks for none may still come: what makes them has not seen that yet. Of a Deployment
+    /// that are its ReplicaSets, too.
+    async fn is_pending(
+        &self,
+        workload: &Object,
+        value: &Value,
+        query: &str,
+    ) -> anyhow::Result<bool> {
+        if workload.kind() != "Deployment" || has_pending(value) {
+            return Ok(has_pending(value));
+        }
+        let resource = self.cluster.resource("replicasets.apps")?;
+        let sets = self.cluster.list(&resource, workload.namespace(), query);
+        let sets = sets
+            .await
+            .context("look for the ReplicaSets of Metacontroller")?;
+        Ok(parsed(&sets)?.iter().any(has_pending))
     }
 
     /// Pods that run Metacontroller and are not `known`. All Pods of a cluster are many: they are not looked at each time,
@@ -266,6 +288,14 @@ fn read(record: &Object) -> anyhow::Result<Record> {
 fn parsed(objects: &[Arc<Object>]) -> anyhow::Result<Vec<Value>> {
     let values = objects.iter().map(|it| serde_json::from_slice(it.bytes()));
     Ok(values.collect::<Result<_, _>>()?)
+}
+
+/// Whether a workload's own status tells of Pods, or is of an older generation than its spec.
+fn has_pending(workload: &Value) -> bool {
+    let status = &workload["status"];
+    status["observedGeneration"].as_i64() < workload["metadata"]["generation"].as_i64()
+        || status["replicas"].as_i64() > Some(0)
+        || workload["spec"]["replicas"].as_i64() != Some(0)
 }
 
 fn has_not_ended(pod: &Object) -> bool {

@@ -12,7 +12,7 @@ use metashard_kube::error::Error;
 use metashard_plan::{
     migrate::{
         seen::Seen,
-        stages::{self, BOTH_WAYS, Next, Wishes},
+        stages::{self, Ahead, BOTH_WAYS, Next, Wishes},
     },
     suggest,
 };
@@ -21,6 +21,7 @@ use metashard_runtime::log::chain;
 use super::{
     act::{Done, act},
     look::{Look, Scene},
+    telling::Telling,
 };
 use crate::{
     Found,
@@ -84,47 +85,79 @@ impl Walk<'_> {
         &self,
         mut look: Look,
         mut scene: Scene,
-        ahead: &[String],
+        ahead: &[Ahead],
         output: &mut Output,
     ) -> anyhow::Result<Found> {
-        let clock = look.cluster.clock.clone();
-        let mut next = (self.decide)(&scene.seen);
-        if let Some(found) = ended(&next, output)? {
+        let mut telling = Telling::new(output, self.way.output);
+        let ended = self.begin(&mut look, &mut scene, ahead, &mut telling).await;
+        telling.close(&scene.seen, &ended)?;
+        ended
+    }
+
+    /// Says what is ahead, asks, and goes.
+    async fn begin(
+        &self,
+        look: &mut Look,
+        scene: &mut Scene,
+        ahead: &[Ahead],
+        telling: &mut Telling<'_>,
+    ) -> anyhow::Result<Found> {
+        if let Some(found) = ended(&(self.decide)(&scene.seen), telling)? {
             return Ok(found);
         }
-        for line in ahead {
-            output.line(line)?;
-        }
+        telling.ahead(ahead)?;
         if self.way.dry_run {
             return Ok(Found::Same);
         }
-        output.flush()?;
+        telling.flush()?;
         look.check_rights(&scene.seen).await?;
-        self.ask()?;
+        if !self.way.yes {
+            if !self.ask(telling)? {
+                telling.end(&["Nothing was done.".to_owned()])?;
+                return Ok(Found::Differs);
+            }
+            // Whoever was asked may have thought about it for long.
+            *scene = look.see().await?;
+        }
+        self.go(look, scene, telling).await
+    }
+
+    async fn go(
+        &self,
+        look: &mut Look,
+        scene: &mut Scene,
+        telling: &mut Telling<'_>,
+    ) -> anyhow::Result<Found> {
+        let clock = look.cluster.clock.clone();
         let mut patience = Patience {
             limit: self.way.timeout,
             what: String::new(),
             until: clock.now().mono + self.way.timeout,
         };
+        let mut next = (self.decide)(&scene.seen);
         loop {
-            if let Some(found) = ended(&next, output)? {
+            if let Some(found) = ended(&next, telling)? {
                 return Ok(found);
             }
-            let is_done = self.step(&look, &scene, &next, output).await;
-            output.flush()?;
+            let is_done = act(look, scene, &next).await;
             let stuck = match (&next, is_done) {
                 (Next::Wait(what), _) => Some(what.clone()),
-                (_, Ok(Done::Written)) => None,
-                (_, Ok(Done::Overtaken)) => Some("a write that nobody overtakes".to_owned()),
+                (_, Ok(Done::Written)) => {
+                    telling.step(&next, &scene.seen)?;
+                    None
+                }
+                (_, Ok(Done::Overtaken)) => {
+                    Some("a moment at which nobody else writes to the same object".to_owned())
+                }
                 (_, Err(error)) => Some(transient(error)?),
             };
-            patience.note(stuck, clock.now().mono, output)?;
+            patience.note(stuck, clock.now().mono, telling)?;
             if !patience.what.is_empty() {
                 clock.sleep(PAUSE).await;
             }
             match look.see().await {
                 Ok(seen) => {
-                    scene = seen;
+                    *scene = seen;
                     next = (self.decide)(&scene.seen);
                 }
                 Err(error) => next = Next::Wait(transient(error)?),
@@ -132,40 +165,21 @@ impl Walk<'_> {
         }
     }
 
-    /// Tells and carries out a step.
-    async fn step(
-        &self,
-        look: &Look,
-        scene: &Scene,
-        next: &Next,
-        output: &mut Output,
-    ) -> anyhow::Result<Done> {
-        let done = act(look, scene, next).await?;
-        if done == Done::Written {
-            for line in stages::tell(next, &scene.seen) {
-                output.line(&line)?;
-            }
-        }
-        Ok(done)
-    }
-
-    /// Asks, unless that is not wanted.
-    fn ask(&self) -> anyhow::Result<()> {
-        if self.way.yes {
-            return Ok(());
-        }
+    /// Asks; whether the answer is yes.
+    fn ask(&self, telling: &Telling<'_>) -> anyhow::Result<bool> {
         anyhow::ensure!(
-            io::stdin().is_terminal() && io::stdout().is_terminal(),
+            io::stdin().is_terminal() && telling.is_seen(),
             "there is no terminal to ask at: add --yes, or --dry-run to see what would be done"
         );
         let mut terminal = io::stderr();
         write!(terminal, "{} [y/N] ", self.question)?;
         terminal.flush()?;
         let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer)?;
-        let is_yes = matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
-        anyhow::ensure!(is_yes, "nothing was done");
-        Ok(())
+        if io::stdin().lock().read_line(&mut answer)? == 0 {
+            // Nobody has ended the line of the question.
+            writeln!(terminal)?;
+        }
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 }
 
@@ -175,14 +189,13 @@ impl Patience {
         &mut self,
         stuck: Option<String>,
         now: MonoTime,
-        output: &mut Output,
+        telling: &mut Telling<'_>,
     ) -> anyhow::Result<()> {
         let stuck = stuck.unwrap_or_default();
         if stuck.is_empty() || stuck != self.what {
             self.until = now + self.limit;
             if !stuck.is_empty() {
-                output.line(&format!("  waiting for {stuck}"))?;
-                output.flush()?;
+                telling.wait(&stuck)?;
             }
             self.what = stuck;
         }
@@ -197,15 +210,13 @@ impl Patience {
 }
 
 /// Prints an end, if it is one.
-fn ended(next: &Next, output: &mut Output) -> anyhow::Result<Option<Found>> {
+fn ended(next: &Next, telling: &mut Telling<'_>) -> anyhow::Result<Option<Found>> {
     let (lines, found) = match next {
         Next::Stop(lines) => (lines, Found::Differs),
         Next::Finished(lines) => (lines, Found::Same),
         Next::Record(_) | Next::Mark { .. } | Next::Scale(_) | Next::Wait(_) => return Ok(None),
     };
-    for line in lines {
-        output.line(line)?;
-    }
+    telling.end(lines)?;
     Ok(Some(found))
 }
 
@@ -222,7 +233,7 @@ fn transient(error: anyhow::Error) -> anyhow::Result<String> {
 fn check_names(seen: &Seen, wishes: &Wishes) -> anyhow::Result<()> {
     let names = || seen.controllers.iter().map(|it| it.name.as_str());
     for name in &wishes.controllers {
-        if !names().any(|it| it == name) {
+        if !seen.controllers.iter().any(|it| it.is_called(name)) {
             let meant = suggest::nearest(name, names());
             let hint = meant.map_or_else(String::new, |it| format!("; did you mean {it}?"));
             anyhow::bail!("controller {name:?} not found{hint}");

@@ -2,7 +2,7 @@
 
 use metashard_api::v1alpha1::status::MigrationStatus;
 
-use super::{BOTH_WAYS, Mark, Next, Wishes, mark, some_of};
+use super::{BOTH_WAYS, Mark, Next, Wishes, mark, parents, some_of};
 use crate::migrate::{
     record::{Record, Stage},
     seen::{ControllerSeen, LeaseSeen, Seen},
@@ -137,21 +137,17 @@ fn unobserved(controller: &ControllerSeen, record: &Record, seen: &Seen) -> Opti
     (answer.synced < answer.parents || answer.failing > 0).then(|| {
         let first = answer.examples.first().filter(|_| answer.failing > 0);
         let why = first.map(|it| format!(": {it}")).unwrap_or_default();
-        let MigrationStatus {
-            synced,
-            parents,
-            failing,
-            ..
-        } = answer;
-        format!("{title} to be observed: {synced} of {parents} parents, {failing} failing{why}")
+        let (synced, of, failing) = (answer.synced, parents(answer.parents), answer.failing);
+        format!("{title} to be observed: {synced} of {of}, {failing} failing{why}")
     })
 }
 
 /// `3 parents, writes we would have made: 0`.
 pub(super) fn would(answer: &MigrationStatus) -> String {
     format!(
-        "{} parents, writes we would have made: {}",
-        answer.parents, answer.writes
+        "{}, writes we would have made: {}",
+        parents(answer.parents),
+        answer.writes
     )
 }
 
@@ -192,7 +188,10 @@ fn stop(seen: &Seen, record: &Record) -> Next {
 fn alive(seen: &Seen) -> Option<String> {
     if let Some(peer) = seen.peers.iter().find(|it| !it.is_stopped()) {
         let (title, pods) = (peer.workload.title(), peer.pods);
-        return Some(format!("the Pods of {title} to end: {pods} are there"));
+        return Some(match pods {
+            0 => format!("kube-controller-manager to see that {title} is to have no Pods"),
+            pods => format!("the Pods of {title} to end: {pods} are there"),
+        });
     }
     if !seen.strays.is_empty() {
         return Some(format!("the end of {}", seen.strays.join(", ")));
@@ -206,7 +205,7 @@ fn alive(seen: &Seen) -> Option<String> {
     Some(match is_over {
         None => format!("the Lease {title} of {holder} to run out"),
         _ => format!(
-            "the Lease {title} to run out: {holder} still renews it, and nothing that could be stopped is found"
+            "the Lease {title} of {holder} to run out; if that takes longer than it lasts, {holder} still renews it from where it was not found"
         ),
     })
 }
@@ -276,18 +275,14 @@ fn unsettled(controller: &ControllerSeen, round: u64) -> Option<Next> {
             BOTH_WAYS.to_owned(),
         ]));
     }
-    let MigrationStatus {
-        synced,
-        parents,
-        failing,
-        ..
-    } = answer;
-    let is_settled = controller.ready == Some(true) && synced >= parents && *failing == 0;
+    let is_synced = answer.synced >= answer.parents && answer.failing == 0;
+    let is_settled = controller.ready == Some(true) && is_synced;
     (!is_settled).then(|| {
-        let first = answer.examples.first().filter(|_| *failing > 0);
+        let first = answer.examples.first().filter(|_| answer.failing > 0);
         let why = first.map(|it| format!(": {it}")).unwrap_or_default();
+        let (synced, of, failing) = (answer.synced, parents(answer.parents), answer.failing);
         Next::Wait(format!(
-            "{title} to settle: {synced} of {parents} parents synced, {failing} failing{why}"
+            "{title} to settle: {synced} of {of} synced, {failing} failing{why}"
         ))
     })
 }
@@ -314,6 +309,6 @@ fn done(seen: &Seen) -> Next {
 impl Wishes {
     /// Whether a controller is to be moved now.
     pub(super) fn chooses(&self, controller: &ControllerSeen) -> bool {
-        self.controllers.is_empty() || self.controllers.contains(&controller.name)
+        self.controllers.is_empty() || self.controllers.iter().any(|it| controller.is_called(it))
     }
 }

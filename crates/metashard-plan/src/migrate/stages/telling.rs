@@ -2,10 +2,13 @@
 
 use std::cmp::Ordering;
 
-use super::{Next, Wishes, apply::would};
-use crate::migrate::{
-    record::{Record, Stage, Workload},
-    seen::{ControllerSeen, Seen},
+use super::{Next, Wishes, apply::would, parents};
+use crate::{
+    migrate::{
+        record::{Record, Stage, Workload},
+        seen::{ControllerSeen, Seen},
+    },
+    render::many,
 };
 
 /// What a step that is about to be carried out is told as; nothing for those that only wait or end.
@@ -56,8 +59,8 @@ fn of_record(record: &Record, seen: &Seen) -> Vec<String> {
     }
     told.push(match record.stage {
         Stage::Observing => format!(
-            "observe: metashard looks at {} controllers and writes nothing to their objects; {workloads} goes on",
-            seen.controllers.len()
+            "observe: metashard looks at {} and writes nothing to their objects; {workloads} goes on",
+            many(seen.controllers.len(), "controller", "controllers")
         ),
         Stage::Stopping => format!("stop: {workloads} ends, with its Pods and its Lease"),
         Stage::Moving => "move: metashard acts on one controller after the other".to_owned(),
@@ -81,30 +84,46 @@ fn acted(seen: &Seen, round: u64) -> impl Iterator<Item = String> {
     seen.controllers.iter().filter_map(move |it| {
         let answer = it.answer(round).filter(|it| it.acts)?;
         Some(format!(
-            "  {}: ready, {} of {} parents synced, {} failing, writes made: {}",
+            "  {}: ready, {} of {} synced, {} failing, writes made: {}",
             it.title(),
             answer.synced,
-            answer.parents,
+            parents(answer.parents),
             answer.failing,
             answer.writes
         ))
     })
 }
 
+/// A stage of a move that is ahead, or behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ahead {
+    /// `done`, `now` or `then`.
+    pub when: &'static str,
+    /// What is done in it, for people.
+    pub text: String,
+}
+
+/// `  then move: let metashard act on a, b, one after the other`.
+impl std::fmt::Display for Ahead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "  {:4} {}", self.when, self.text)
+    }
+}
+
 /// What is ahead on the way to metashard, and how far it has come.
-pub fn ahead(seen: &Seen, wishes: &Wishes) -> Vec<String> {
+pub fn ahead(seen: &Seen, wishes: &Wishes) -> Vec<Ahead> {
     let workloads = titles(&seen.remembered());
     let chosen = seen.controllers.iter().filter(|it| wishes.chooses(it));
     let names = chosen
         .map(|it| it.name.clone())
         .collect::<Vec<_>>()
         .join(", ");
-    let all = seen.controllers.len();
+    let all = many(seen.controllers.len(), "controller", "controllers");
     let mut steps = vec![
         (
             Stage::Observing,
             format!(
-                "observe: mark {all} controllers, and wait until metashard has synced all their parents without writing"
+                "observe: mark {all}, and wait until metashard has synced all their parents without writing"
             ),
         ),
         (
@@ -126,29 +145,36 @@ pub fn ahead(seen: &Seen, wishes: &Wishes) -> Vec<String> {
         None | Some(Stage::HandingBack | Stage::Back) => 0,
         Some(stage) => steps.iter().position(|(it, _)| *it == stage).unwrap_or(0),
     };
-    let sign = |index: usize| match index.cmp(&at) {
+    let when = |index: usize| match index.cmp(&at) {
         Ordering::Less => "done",
-        Ordering::Equal => "now ",
+        Ordering::Equal => "now",
         Ordering::Greater => "then",
     };
-    let steps = steps.iter().enumerate();
+    let steps = steps.into_iter().enumerate();
     steps
-        .map(|(index, (_, text))| format!("  {} {text}", sign(index)))
+        .map(|(index, (_, text))| Ahead {
+            when: when(index),
+            text,
+        })
         .collect()
 }
 
 /// What is ahead on the way back.
-pub fn ahead_back(seen: &Seen) -> Vec<String> {
+pub fn ahead_back(seen: &Seen) -> Vec<Ahead> {
     let replicas = seen.remembered();
     let replicas = replicas
         .iter()
-        .map(|it| format!("{} to {} replicas", it.title(), it.replicas));
+        .map(|it| format!("{} to {}", it.title(), it.replicas));
+    let all = many(seen.controllers.len(), "controller", "controllers");
     vec![
-        format!(
-            "  have metashard only observe all {} controllers, and wait until it says so",
-            seen.controllers.len()
-        ),
-        format!("  scale {}", replicas.collect::<Vec<_>>().join(", ")),
+        Ahead {
+            when: "now",
+            text: format!("have metashard only observe {all}, and wait until it says so"),
+        },
+        Ahead {
+            when: "then",
+            text: format!("scale {}", replicas.collect::<Vec<_>>().join(", ")),
+        },
     ]
 }
 

@@ -45,6 +45,7 @@ fn world() -> Seen {
         peers: vec![PeerSeen {
             workload: workload(2),
             pods: 2,
+            is_pending: false,
         }],
         leases: vec![LeaseSeen {
             title: "ops/metacontroller".to_owned(),
@@ -371,6 +372,7 @@ fn moving() -> Seen {
 fn nothing_is_moved_while_anything_of_metacontroller_may_live() {
     for edit in [
         (|world| world.peers[0].pods = 1) as fn(&mut Seen),
+        |world| world.peers[0].is_pending = true,
         |world| world.leases[0].is_over = Some(false),
         |world| world.leases[0].is_over = None,
         |world| world.strays.push("Pod ops/x".to_owned()),
