@@ -1,5 +1,7 @@
 //! A cluster, replicas, and controllers with one parent each that is edited ten times a second.
 
+mod meddling;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,

@@ -4,6 +4,7 @@
 
 mod fleet;
 mod history;
+mod meddled;
 
 use std::{convert::Infallible, time::Duration};
 

@@ -256,6 +256,10 @@ pub mod event {
     pub const SHARDS_UNOWNED: &str = "ShardsUnowned";
     /// Every shard has a live owner again. On the ShardMap.
     pub const SHARDS_OWNED: &str = "ShardsOwned";
+    /// Two leaders write one ShardMap: two installations share a namespace. On the ShardMap.
+    pub const LEAD_CONTESTED: &str = "LeadContested";
+    /// Two replicas that run have one name. On the ShardMap.
+    pub const REPLICA_NAME_TWICE: &str = "ReplicaNameTwice";
     /// Somebody edited the ShardMap, and it was written as it was. On the ShardMap.
     pub const SHARD_MAP_EDITED: &str = "ShardMapEdited";
     /// The ShardMap was deleted, replaced, set back, or edited so that workers take notice. On the ShardMap as it was.

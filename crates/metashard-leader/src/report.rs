@@ -1,8 +1,8 @@
 //! The log lines of the leader machine.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use metashard_api::names::event;
+use metashard_api::{id::ReplicaId, names::event};
 use metashard_fleet::{
     leader::{Report, Snapshot},
     membership::State,
@@ -14,22 +14,42 @@ use tracing::{error, info, warn};
 const UNOWNED_FOR: Duration = Duration::from_secs(5);
 
 /// What is said, in the log and as Events, of a map that somebody else has written.
+const CONTESTED: &str = "another leader writes the ShardMap: two installations share a namespace, or somebody edited it";
 const MAP_EDITED: &str = "ShardMap edited by hand: it is written as it was";
 const MAP_LOST: &str = "ShardMap lost: every worker is evicted before it is made anew";
 
 /// What is told of the ShardMap too.
 pub(crate) fn event(report: &Report) -> Option<Event> {
     let (reason, message) = match report {
-        Report::MapEdited => (event::SHARD_MAP_EDITED, MAP_EDITED),
-        Report::MapLost => (event::SHARD_MAP_LOST, MAP_LOST),
+        Report::Contested { by } => (event::LEAD_CONTESTED, format!("{CONTESTED}: {by}")),
+        Report::MapEdited => (event::SHARD_MAP_EDITED, MAP_EDITED.to_owned()),
+        Report::MapLost => (event::SHARD_MAP_LOST, MAP_LOST.to_owned()),
         _ => return None,
     };
-    Some(Event {
+    Some(warning(reason, message))
+}
+
+fn warning(reason: &'static str, message: String) -> Event {
+    Event {
         is_warning: true,
         reason: reason.into(),
-        message: message.to_owned(),
-    })
+        message,
+    }
 }
+
+/// The name of two workers that both have a session: of one that has crashed and its successor, only one has.
+fn name_twice(snapshot: &Snapshot) -> Option<&ReplicaId> {
+    let mut names = BTreeSet::new();
+    let present = snapshot
+        .members
+        .iter()
+        .filter(|it| it.has_session && it.state == State::Joined);
+    let mut present = present.filter_map(|it| it.replica.as_ref());
+    present.find(|it| !names.insert(*it))
+}
+
+/// After so many looks, 250 ms apart, two of one name are told of: a session may outlive its process a little.
+const LOOKS: u32 = 8;
 
 /// Logs what an operator would ask about.
 pub(crate) fn log(report: &Report) {
@@ -77,6 +97,7 @@ pub(crate) fn log(report: &Report) {
         Report::WarmTimedOut { target, shards } => {
             warn!(incarnation = %target, shards = shards.len(), "warm-up timed out");
         }
+        Report::Contested { by } => error!(by, "{CONTESTED}"),
         Report::MapEdited => error!("{MAP_EDITED}"),
         Report::MapLost => error!("{MAP_LOST}"),
     }
@@ -86,9 +107,28 @@ pub(crate) fn log(report: &Report) {
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     has_warned: bool,
+    /// For how many looks two workers have had one name.
+    looks_at_twins: u32,
 }
 
 impl Audit {
+    /// Looks at names; returns what to tell of the ShardMap.
+    pub(crate) fn look_at_names(&mut self, snapshot: &Snapshot) -> Option<Event> {
+        let Some(name) = name_twice(snapshot).filter(|_| snapshot.leads) else {
+            self.looks_at_twins = 0;
+            return None;
+        };
+        self.looks_at_twins = self.looks_at_twins.saturating_add(1);
+        if self.looks_at_twins != LOOKS {
+            return None;
+        }
+        warn!(replica = %name, "two workers have one name");
+        let message = format!(
+            "two replicas that run have the name {name}: both work, but people cannot tell them apart; give each a --replica-name of its own"
+        );
+        Some(warning(event::REPLICA_NAME_TWICE, message))
+    }
+
     /// Looks at how everything stands; returns what to tell of the ShardMap.
     pub(crate) fn look(&mut self, snapshot: &Snapshot) -> Option<Event> {
         let is_bad = snapshot.leads && snapshot.unowned_for >= UNOWNED_FOR;
@@ -123,7 +163,6 @@ impl Audit {
 
 #[cfg(test)]
 mod tests {
-    use metashard_api::id::ReplicaId;
     use metashard_fleet::{
         leader::{Config, Leader},
         record::About,

@@ -3,7 +3,10 @@
 use std::{
     fmt, io,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::{Duration, SystemTime},
 };
@@ -121,6 +124,7 @@ pub(crate) fn accept(
     let (clock, roots) = (own.clock.clone(), own.roots.clone());
     task::spawn("accept", async move {
         let slots = Arc::new(Semaphore::new(CONCURRENT_HANDSHAKES));
+        let has_told = Arc::new(AtomicBool::new(false));
         loop {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
                 return;
@@ -139,12 +143,13 @@ pub(crate) fn accept(
             };
             let (acceptor, roots) = (own.acceptor(), roots.clone());
             let (clock, accepted) = (clock.clone(), accepted.clone());
+            let has_told = Arc::clone(&has_told);
             task::spawn("handshake", async move {
                 let _slot = slot;
                 tokio::select! {
                     peer = handshake(stream, &acceptor, &roots) => match peer {
                         Ok(peer) => drop(accepted.send(Ok(peer)).await),
-                        Err(error) => debug!(error = chain(&error), "peer refused"),
+                        Err(error) => refused(&has_told, &chain(&error)),
                     },
                     () = clock.sleep(HANDSHAKE_TIMEOUT) => debug!("peer too slow to prove itself"),
                 }
@@ -152,6 +157,18 @@ pub(crate) fn accept(
         }
     });
     incoming
+}
+
+/// Tells of the first one; whoever looks for open ports must not fill the log.
+fn refused(has_told: &AtomicBool, error: &str) {
+    if has_told.swap(true, Ordering::Relaxed) {
+        debug!(error, "connection refused: no TLS of the fleet");
+    } else {
+        warn!(
+            error,
+            "connection refused: no TLS of the fleet; further ones are told of at level debug"
+        );
+    }
 }
 
 async fn handshake(stream: Connection, acceptor: &TlsAcceptor, roots: &Roots) -> io::Result<Peer> {

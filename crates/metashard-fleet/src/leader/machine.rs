@@ -258,6 +258,9 @@ impl Leader {
         if self.election.may_lead(now)
             && let Verdict::Deposed = self.lead(now, has_news, out)
         {
+            let leader = self.table.map().and_then(|map| map.spec.leader.clone());
+            let by = leader.map_or_else(String::new, |leader| leader.replica);
+            out.push(Action::Report(Report::Contested { by }));
             self.elect(now, election::Input::StepDownAsked, out);
         }
         self.close(now, out);

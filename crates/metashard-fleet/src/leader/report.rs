@@ -69,6 +69,12 @@ pub enum Report {
         /// The shards.
         shards: Vec<ShardId>,
     },
+    /// While this replica leads, another has written the map as its leader: two installations share a namespace, or
+    /// somebody edited the map.
+    Contested {
+        /// The other replica.
+        by: String,
+    },
     /// Somebody changed the map by hand, under its own numbers: it is written as it was.
     MapEdited,
     /// The map was deleted, replaced, set back, or changed by hand under numbers that workers go by: every worker is
