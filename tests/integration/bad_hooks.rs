@@ -150,17 +150,18 @@ async fn an_overloaded_hook_that_names_no_time_is_asked_less_and_less_often() ->
     let mut scene = Scene::new("overloaded").await?;
 
     scene.fail(Answer::status(429, "")).await?;
-    eventually("eight calls", async || {
+    eventually("ten calls", async || {
         let count = scene.stage.hook.count();
-        ensure!(count >= 8, "only {count}");
+        ensure!(count >= 10, "only {count}");
         Ok(())
     })
     .await?;
 
+    // Each wait is up to twice the one before; the time that a busy machine takes for a call is small against the last.
     let calls = scene.stage.hook.calls();
     let whole = gap(&calls[0], &calls[calls.len() - 1]);
     let last = gap(&calls[calls.len() - 2], &calls[calls.len() - 1]);
-    ensure!(3 * last > whole, "the last of {whole:?} was {last:?}");
+    ensure!(4 * last > whole, "the last of {whole:?} was {last:?}");
     scene.is_untouched().await?;
     is_no_error(&scene).await?;
     scene.heals().await

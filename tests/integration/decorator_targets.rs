@@ -1,5 +1,7 @@
 //! DecoratorControllers of all sorts of objects: built-in kinds, cluster-scoped ones, kinds that are installed later.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use metashard_api::names::{condition, reason};
 use metashard_testkit::{FakeHook, Replica, crds, hook::Answer, replica};
@@ -7,8 +9,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    CONFIG_MAP, DECORATOR, DecoratorBuilder, Kind, NAMESPACE, OWN_REPLICA, POD, STAGE, Stage,
-    THING, WITHIN, condition_of, config_map, eventually,
+    CONFIG_MAP, DECORATOR, DecoratorBuilder, Kind, LEASE, NAMESPACE, OWN_REPLICA, POD, STAGE,
+    Stage, THING, WITHIN, condition_of, config_map, eventually,
 };
 
 const DEPLOYMENT: Kind = kind("apps/v1", "Deployment", "deployments", true);
@@ -176,6 +178,51 @@ async fn a_cluster_scoped_target_has_attachments_in_namespaces() -> anyhow::Resu
     bindings.becomes("bound", "to be made anew", is_new).await?;
     stage.objects(CLUSTER_ROLE).delete(&stage.namespace).await?;
     stage.objects(CLUSTER_ROLE).goes(&stage.namespace).await
+}
+
+/// Between two passes an attachment came and went: the hook would be shown what it was shown before.
+#[tokio::test]
+async fn an_attachment_that_is_deleted_before_the_next_pass_is_made_anew() -> anyhow::Result<()> {
+    /// Keeps the only worker, while what happens to the other target waits.
+    const SLOW: Duration = Duration::from_secs(2);
+    let hook = FakeHook::start(|call| {
+        let request = call.json();
+        if request["object"]["metadata"]["name"] == "slow" {
+            Answer::json(&json!({ "attachments": [] })).after(SLOW)
+        } else {
+            Answer::json(&json!({ "attachments": [config_map("brief", json!({}))] }))
+        }
+    })?;
+    let stage = Stage::with_hook("brief", hook).await?;
+    let cluster = &stage.shared.cluster;
+    let selector = format!("--target-label-selector={OWN_REPLICA}={}", stage.namespace);
+    let options = replica::Options::new(cluster, &stage.namespace, &stage.namespace)?;
+    let options = options.flags([selector.as_str(), "--workers=1", LEASE]);
+    let mut replica = Replica::start(cluster.group(), &options)?;
+    replica.ready(WITHIN).await?;
+    let label = json!({ OWN_REPLICA: stage.namespace });
+    DecoratorBuilder::new(&stage, "one")
+        .target(THING)
+        .attaching(CONFIG_MAP, "InPlace")
+        .edit(|it| it["metadata"]["labels"] = label)
+        .apply()
+        .await?;
+    let things = stage.objects(THING);
+    stage.parent(THING, "slow", json!({})).await?;
+    let is_slow = |it: &Value| it["object"]["metadata"]["name"] == "slow";
+    stage.request("the slow target", is_slow).await?;
+    stage.parent(THING, "quick", json!({})).await?;
+    // It comes again after the quick one, and before the events of that one's attachment.
+    let again = json!({ "metadata": { "annotations": { "again": "1" } } });
+    things.patch("slow", again).await?;
+
+    let attached = stage.objects(CONFIG_MAP);
+    let first = attached.appears("brief").await?;
+    attached.delete("brief").await?;
+
+    let is_new = |it: &Value| it["metadata"]["uid"] != first["metadata"]["uid"];
+    attached.becomes("brief", "to be made anew", is_new).await?;
+    Ok(())
 }
 
 /// Section 5, `crd-roles`.

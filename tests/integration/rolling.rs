@@ -200,9 +200,14 @@ async fn twenty_children(claim: &str, method: &str, applying: Applying) -> anyho
                 Ok(())
             })
             .await?;
-            let waiting = scene.updated("RolloutWaiting").await?;
-            let message = waiting["message"].as_str().unwrap_or_default();
-            assert!(message.starts_with("child Multi c-03 "), "{message}");
+            // That it waits for the one before may be told still.
+            eventually("the condition to name the child", async || {
+                let waiting = scene.updated("RolloutWaiting").await?;
+                let message = waiting["message"].as_str().unwrap_or_default();
+                ensure!(message.starts_with("child Multi c-03 "), "{message}");
+                Ok(())
+            })
+            .await?;
         }
         if index == KILLED_AFTER {
             scene.kill().await?;

@@ -118,7 +118,7 @@ pub(crate) struct ParentState {
     pub(crate) memory: Memory,
     /// Our own writes that the caches may not show yet.
     pub(crate) awaited: Vec<Awaited>,
-    /// What the last sync that called the hook saw and got.
+    /// What the last sync that called the hook saw and got; `None` also if it made a child.
     pub(crate) last: Option<LastSync>,
     /// The next sync calls the hook whatever changed: a timer asked for it, or the last one failed.
     pub(crate) forced: bool,

@@ -45,7 +45,10 @@ impl Pass<'_> {
             Requeue::After(delay) | Requeue::BackoffAndAfter(delay) => Some(now + delay),
             Requeue::Await | Requeue::Soon | Requeue::Backoff => None,
         };
-        let last = self.answer.map(|answer| LastSync {
+        // What was made and is gone before the next pass would look as if nothing had happened: there is nothing to compare
+        // that pass with.
+        let made_none = outcome.counts.created == 0;
+        let last = self.answer.filter(|_| made_none).map(|answer| LastSync {
             parent: parent.resource_version().into(),
             status_written: status_written(parent, &outcome),
             children: self.children,
