@@ -300,6 +300,12 @@ async fn other_children_are_served_while_the_kind_of_some_is_deleted() -> anyhow
     .await?;
     let patch = json!({ "spec": { "children": children("after") } });
     stage.objects(THING).patch("parent", patch).await?;
+    // A hook that looks into the group of the kind still finds it.
+    let after =
+        |request: &Value| request["parent"]["spec"]["children"][1]["data"]["text"] == "after";
+    let request = stage.request("the edited parent", after).await?;
+    let group = &request["children"]["LostChild.test.metashard.io/v1"];
+    ensure!(*group == json!({}), "{:#}", request["children"]);
     let edited = stage
         .objects(CONFIG_MAP)
         .becomes("steady", "to be updated", |it| {

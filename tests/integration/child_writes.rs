@@ -1,10 +1,15 @@
 //! Children that somebody else changes back, and writes that the API server refuses: what people are told, and when it ends.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use metashard_api::names::{condition, event};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::support::{CONFIG_MAP, Stage, THING, config_map, data_of, version_of};
+use crate::support::{
+    CONFIG_MAP, CONTROLLER, Stage, THING, config_map, data_of, eventually, throughout, version_of,
+};
 
 /// So many repairs of one child within a minute are a fight.
 const REPAIRS: u32 = 10;
@@ -87,6 +92,66 @@ async fn a_child_that_the_api_server_refuses_is_told_in_a_condition_until_it_is_
     stage.condition(condition::STALLED, "False").await?;
     stage.condition(condition::READY, "True").await?;
     Ok(())
+}
+
+/// Tries after which a parent that fails waits for more than [`AT_ONCE`] by far: for 5 to 10 s before the next.
+const TRIES: usize = 12;
+
+/// An edit is seen within this time, whatever was waited for.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// An edit leads to a call of the hook in time.
+async fn called_again(
+    stage: &Stage,
+    edit: impl Future<Output = anyhow::Result<Value>>,
+) -> anyhow::Result<()> {
+    eventually("what came before to be over", async || {
+        let before = stage.hook.count();
+        throughout("it waits", async || {
+            ensure!(stage.hook.count() == before, "it was called");
+            Ok(())
+        })
+        .await
+    })
+    .await?;
+    let before = stage.hook.count();
+    edit.await?;
+    let since = Instant::now();
+    eventually("a call after the edit", async || {
+        ensure!(stage.hook.count() > before, "none");
+        Ok(())
+    })
+    .await?;
+    let took = since.elapsed();
+    ensure!(took < AT_ONCE, "it took {took:?}");
+    Ok(())
+}
+
+/// A quota or a right that is mended tells nobody; an edit of what one has at hand does.
+#[tokio::test]
+async fn a_parent_that_waits_long_after_a_refused_write_is_synced_at_once_after_an_edit()
+-> anyhow::Result<()> {
+    let stage = Stage::new("refused-long").await?;
+    let controller = stage.controller().child(CONFIG_MAP, "InPlace");
+    controller.apply().await?;
+    let mut wrong = config_map("a", json!({}));
+    wrong["data"]["no key!"] = "x".into();
+    let spec = json!({ "children": [wrong, config_map("b", json!({ "k": "1" }))] });
+    stage.parent(THING, "p", spec).await?;
+    eventually("many tries", async || {
+        let calls = stage.hook.count();
+        ensure!(calls >= TRIES, "{calls}");
+        Ok(())
+    })
+    .await?;
+
+    let annotated = json!({ "metadata": { "annotations": { "edited": "1" } } });
+    called_again(&stage, stage.objects(THING).patch("p", annotated)).await?;
+    let drifted = json!({ "data": { "k": "2" } });
+    called_again(&stage, stage.objects(CONFIG_MAP).patch("b", drifted)).await?;
+    let edited = json!({ "spec": { "resyncPeriodSeconds": 3600 } });
+    let controllers = stage.objects(CONTROLLER);
+    called_again(&stage, controllers.patch(&stage.namespace, edited)).await
 }
 
 #[tokio::test]

@@ -27,6 +27,9 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(900), Duration::from_secs(3)
 /// Wait after a refresh that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Most resources that are remembered after they were served.
+const MAX_LOST: usize = 1000;
+
 /// The two documents that together name all groups.
 const ROOTS: [&str; 2] = ["/api", "/apis"];
 
@@ -39,6 +42,8 @@ struct Inner {
     informers: Informers,
     /// By apiVersion and plural.
     known: ArcSwap<Known>,
+    /// Those that were served and are not any more.
+    lost: Mutex<Known>,
     changed: watch::Sender<u64>,
     roots: Mutex<[Root; 2]>,
 }
@@ -59,6 +64,7 @@ impl Discovery {
             clients: clients.clone(),
             informers: informers.clone(),
             known: ArcSwap::default(),
+            lost: Mutex::default(),
             changed: watch::Sender::default(),
             roots: Mutex::default(),
         }))
@@ -71,6 +77,12 @@ impl Discovery {
             .load()
             .get(&(api_version.into(), plural.into()))
             .cloned()
+    }
+
+    /// The resource of this apiVersion and plural that was served before, since the start of the process, and is not now.
+    pub fn lookup_lost(&self, api_version: &str, plural: &str) -> Option<Arc<Resource>> {
+        let lost = self.0.lost.lock();
+        lost.get(&(api_version.into(), plural.into())).cloned()
     }
 
     /// The resource of this apiVersion whose objects have this kind.
@@ -188,9 +200,22 @@ impl Discovery {
         }
         if **old != known || *self.0.changed.borrow() == 0 {
             debug!(resources = known.len(), "served resources changed");
+            self.0.remember_lost(&old, &known);
             self.0.known.store(Arc::new(known));
             self.0.changed.send_modify(|count| *count += 1);
             self.0.informers.retry_failing();
+        }
+    }
+}
+
+impl Inner {
+    fn remember_lost(&self, old: &Known, known: &Known) {
+        let mut lost = self.lost.lock();
+        lost.retain(|key, _| !known.contains_key(key));
+        for (key, resource) in old.iter().filter(|(key, _)| !known.contains_key(*key)) {
+            if lost.len() < MAX_LOST {
+                lost.insert(key.clone(), Arc::clone(resource));
+            }
         }
     }
 }

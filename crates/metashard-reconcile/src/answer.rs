@@ -178,9 +178,9 @@ impl Scope<'_> {
             }
             None if self
                 .controller
-                .missing_versions
+                .missing_children
                 .iter()
-                .any(|it| it == api_version) =>
+                .any(|it| it.api_version == api_version) =>
             {
                 Ok(None)
             }

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use metashard_api::{
     endpoint::Demand,
-    hook::{Mode, Version},
+    hook::{Mode, Version, outer_key},
     id::{ControllerKind, ControllerUid},
     names::{ANNOTATION_DECORATOR, reason},
     resource::Resource,
@@ -71,8 +71,10 @@ pub struct Controller {
     pub missing: Vec<Finding>,
     /// Fields without effect.
     pub notes: Vec<Finding>,
-    /// The `apiVersion`s of the missing kinds.
-    pub(crate) missing_versions: Vec<String>,
+    /// The kinds of children that are missing.
+    pub(crate) missing_children: Vec<Unserved>,
+    /// Those of them that were served before: hooks see an empty group of each.
+    pub(crate) lost: Vec<Arc<Resource>>,
     /// What all requests to its hooks have in common.
     pub(crate) frame: Frame,
     /// Tells memories of one compilation from those of another.
@@ -90,6 +92,13 @@ pub struct ParentRule {
     pub annotations: Selector,
     /// Whether a change of a parent's status alone starts no sync.
     pub ignore_status_changes: bool,
+}
+
+/// A resource that the spec names and the API server does not serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unserved {
+    pub(crate) api_version: String,
+    pub(crate) plural: String,
 }
 
 /// One kind of children.
@@ -246,6 +255,20 @@ impl Controller {
         // The same way twice is the same controller.
         self.fingerprint ^= self.apply.fingerprint() ^ apply.fingerprint();
         self.apply = apply;
+        self
+    }
+
+    /// The same controller, whose hooks see an empty group of each missing kind of children that `known` still knows: a
+    /// hook that has always found a group must find it also while the kind is away. What a kind that was never there is
+    /// called, nobody can say.
+    #[must_use]
+    pub fn showing(mut self, known: &dyn Fn(&str, &str) -> Option<Arc<Resource>>) -> Self {
+        let missing = self.missing_children.iter();
+        self.lost = missing
+            .filter_map(|it| known(&it.api_version, &it.plural))
+            .collect();
+        let keys = self.lost.iter().map(|it| outer_key(it));
+        self.frame.show_empty(keys);
         self
     }
 

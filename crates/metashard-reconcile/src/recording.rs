@@ -11,6 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use metashard_api::{
     id::ControllerKind,
+    resource::Resource,
     v1alpha1::{composite::CompositeController, decorator::DecoratorController},
 };
 use serde::de::DeserializeOwned;
@@ -100,6 +101,7 @@ impl Scribe<'_> {
             apply: ApplyForm::of(&controller.apply),
             controller: self.text(controller.frame.controller()),
             resources: parents.chain(children).map(|it| (**it).clone()).collect(),
+            lost: controller.lost.iter().map(|it| (**it).clone()).collect(),
             resource: (*input.resource).clone(),
             parent: self.object(&input.parent),
             candidates: input
@@ -227,12 +229,12 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<Line, Error>> {
 
 fn compile(start: &Start) -> Result<Controller, Error> {
     let raw = start.controller.bytes();
-    let lookup = |api_version: &str, plural: &str| {
-        let is_it = |it: &&metashard_api::resource::Resource| {
-            it.plural == plural && it.api_version() == api_version
-        };
-        start.resources.iter().find(is_it).cloned().map(Arc::new)
+    let find = |among: &[Resource], api_version: &str, plural: &str| {
+        let is_it = |it: &&Resource| it.plural == plural && it.api_version() == api_version;
+        among.iter().find(is_it).cloned().map(Arc::new)
     };
+    let lookup = |api_version: &str, plural: &str| find(&start.resources, api_version, plural);
+    let known = |api_version: &str, plural: &str| find(&start.lost, api_version, plural);
     let composite = format!(r#""kind":"{}""#, ControllerKind::Composite);
     // Of our own making, so this is how it begins.
     let is_composite = raw
@@ -245,7 +247,7 @@ fn compile(start: &Start) -> Result<Controller, Error> {
     } else {
         Controller::compile_decorator(&typed::<DecoratorController>(&raw)?, &raw, &lookup)
     };
-    Ok(controller?.applying(start.apply.restore()?))
+    Ok(controller?.applying(start.apply.restore()?).showing(&known))
 }
 
 fn typed<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Error> {

@@ -11,7 +11,7 @@ use metashard_api::{
     v1alpha1::API_VERSION,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use crate::{object::Object, related::Related};
 
@@ -22,7 +22,11 @@ pub(crate) struct Frame {
     head: Bytes,
     /// The same in a request to a customize hook, which calls the target of a decorator a parent as well.
     customize_head: Bytes,
-    /// Opens the group of a child rule, by its index; in the order of the outer keys.
+    /// What the groups of children stand under.
+    list: &'static str,
+    /// The outer key of each child rule, in the rules' order; then those of groups that are always empty.
+    outer: Vec<String>,
+    /// Opens the group of an outer key, by its index; in the order of the outer keys.
     groups: Vec<(usize, Bytes)>,
     /// From the last child to the related objects.
     closing: String,
@@ -44,9 +48,9 @@ impl Frame {
     pub(crate) fn new(
         kind: ControllerKind,
         controller: &[u8],
-        outer: &[String],
+        outer: Vec<String>,
     ) -> Result<Self, serde_json::Error> {
-        let (parent, children) = match kind {
+        let (parent, list) = match kind {
             ControllerKind::Composite => ("parent", "children"),
             ControllerKind::Decorator => ("object", "attachments"),
         };
@@ -59,33 +63,52 @@ impl Frame {
             ControllerKind::Decorator => Some(Bytes::from(format!(r#"{start},"parent":"#))),
         };
         let head = Bytes::from(format!(r#"{start},"{parent}":"#));
-        let mut order: Vec<_> = outer.iter().enumerate().collect();
+        let mut frame = Self {
+            customize_head: customize_head.unwrap_or_else(|| head.clone()),
+            head,
+            list,
+            outer,
+            groups: Vec::new(),
+            closing: String::new(),
+            tails: [Bytes::new(), Bytes::new()],
+        };
+        frame.arrange();
+        Ok(frame)
+    }
+
+    /// Shows hooks an empty group under each of these outer keys as well.
+    pub(crate) fn show_empty(&mut self, keys: impl IntoIterator<Item = String>) {
+        for key in keys {
+            if !self.outer.contains(&key) {
+                self.outer.push(key);
+            }
+        }
+        self.arrange();
+    }
+
+    fn arrange(&mut self) {
+        let list = self.list;
+        let mut order: Vec<_> = self.outer.iter().enumerate().collect();
         order.sort_by_key(|(_, key)| *key);
         let mut groups = Vec::with_capacity(order.len());
         for (place, (rule, key)) in order.into_iter().enumerate() {
-            let key = serde_json::to_string(key)?;
+            let key = Value::from(key.as_str());
             let opening = if place == 0 {
-                format!(r#","{children}":{{{key}:{{"#)
+                format!(r#","{list}":{{{key}:{{"#)
             } else {
                 format!("}},{key}:{{")
             };
             groups.push((rule, Bytes::from(opening)));
         }
         let closing = if groups.is_empty() {
-            format!(r#","{children}":{{}}"#)
+            format!(r#","{list}":{{}}"#)
         } else {
             "}}".to_owned()
         };
         let closing = format!(r#"{closing},"related":{{"#);
-        let tails = [false, true]
+        self.tails = [false, true]
             .map(|finalizing| Bytes::from(format!(r#"{closing}}},"finalizing":{finalizing}}}"#)));
-        Ok(Self {
-            customize_head: customize_head.unwrap_or_else(|| head.clone()),
-            head,
-            groups,
-            closing,
-            tails,
-        })
+        (self.groups, self.closing) = (groups, closing);
     }
 
     /// The controller object as hooks see it: all of it that counts.

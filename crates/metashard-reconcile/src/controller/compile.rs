@@ -20,12 +20,12 @@ use metashard_api::{
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    Apply, ChildRule, Controller, Error, History, Hook, ParentRule, UpdateStrategy,
+    Apply, ChildRule, Controller, Error, History, Hook, ParentRule, Unserved, UpdateStrategy,
     parents::Parents, source::Source,
 };
 use crate::request::Frame;
 
-pub(super) type Lookup<'a> = &'a dyn Fn(&str, &str) -> Option<Arc<Resource>>;
+pub(crate) type Lookup<'a> = &'a dyn Fn(&str, &str) -> Option<Arc<Resource>>;
 
 pub(super) fn composite(
     object: &CompositeController,
@@ -90,8 +90,9 @@ fn compile(
         apply: Apply::default(),
         missing,
         notes,
-        missing_versions: rules.missing_versions,
-        frame: Frame::new(spec.kind, raw, &outer)
+        missing_children: rules.missing_children,
+        lost: Vec::new(),
+        frame: Frame::new(spec.kind, raw, outer)
             .map_err(|error| Error::Unreadable(error.to_string()))?,
     })
 }
@@ -202,7 +203,7 @@ pub(super) fn not_found(field: &str, version: &str, plural: &str) -> Finding {
 struct Rules {
     served: Vec<ChildRule>,
     missing: Vec<Finding>,
-    missing_versions: Vec<String>,
+    missing_children: Vec<Unserved>,
 }
 
 impl Rules {
@@ -215,7 +216,10 @@ impl Rules {
                 rules
                     .missing
                     .push(not_found(&field, &child.api_version, &child.resource));
-                rules.missing_versions.push(child.api_version.clone());
+                rules.missing_children.push(Unserved {
+                    api_version: child.api_version.clone(),
+                    plural: child.resource.clone(),
+                });
                 continue;
             };
             let same = |rule: &ChildRule| {

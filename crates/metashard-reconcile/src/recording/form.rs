@@ -40,6 +40,9 @@ pub(super) struct Start {
     pub(super) controller: Raw,
     /// All that the controller was compiled with.
     pub(super) resources: Vec<Resource>,
+    /// Kinds of children that are served no longer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) lost: Vec<Resource>,
     /// The parent's.
     pub(super) resource: Resource,
     pub(super) parent: Raw,

@@ -1,12 +1,15 @@
 //! What hooks are sent.
 
+use std::sync::Arc;
+
+use metashard_api::resource::Resource;
 use metashard_reconcile::{
     memory::Memory,
     sync::{Candidates, HookKind, Step, SyncInput, SyncMachine},
 };
 use serde_json::{Value, json};
 
-use crate::world::{Bench, CONFIG, config, hook, resource_of, rule, spec};
+use crate::world::{Bench, CONFIG, compile, config, hook, resource_of, rule, spec};
 
 fn with_hook(version: &str) -> Value {
     let mut spec = spec();
@@ -74,6 +77,36 @@ fn a_v1_hook_sees_children_by_name_and_every_declared_kind() {
     let configs = children["ConfigMap.v1"].as_object().unwrap();
     assert_eq!(configs.keys().collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(&configs["a"], bench.child("a"), "objects are sent whole");
+}
+
+#[test]
+fn a_hook_still_finds_the_group_of_a_kind_that_was_served_before() {
+    let mut spec = with_hook("v1");
+    let gone = rule("gone.io/v1", "olds", "InPlace");
+    spec["childResources"].as_array_mut().unwrap().push(gone);
+    let known = |api_version: &str, plural: &str| {
+        let (group, version) = api_version.split_once('/')?;
+        Some(Arc::new(Resource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: plural.to_owned(),
+            kind: "Old".to_owned(),
+            namespaced: true,
+            has_status: true,
+        }))
+    };
+    let mut bench = Bench::wanting(&spec, &[config("a", "1")]);
+    bench.controller = Arc::new(compile(&spec).unwrap().showing(&known));
+
+    bench.pass();
+
+    let children = bench.calls[0].1["children"].as_object().unwrap();
+    let groups: Vec<_> = children.keys().collect();
+    assert_eq!(
+        groups,
+        ["ConfigMap.v1", "Deployment.apps/v1", "Old.gone.io/v1"]
+    );
+    assert_eq!(children["Old.gone.io/v1"], json!({}));
 }
 
 #[test]
@@ -161,9 +194,9 @@ fn the_fixed_parts_of_a_request_are_allocated_once() {
         let controller = bench.controller;
         [(); 2].map(|()| {
             let input = SyncInput {
-                controller: std::sync::Arc::clone(&controller),
+                controller: Arc::clone(&controller),
                 resource: resource_of(&parent),
-                parent: std::sync::Arc::clone(&parent),
+                parent: Arc::clone(&parent),
                 candidates: vec![],
                 revisions: Candidates::default(),
                 memory: Memory::default(),

@@ -133,8 +133,9 @@ impl Host {
     }
 
     fn compile(&self, name: &ControllerName, object: &Object) -> Result<(Controller, Hooks), Part> {
-        let lookup =
-            |api_version: &str, plural: &str| self.context.discovery.lookup(api_version, plural);
+        let discovery = &self.context.discovery;
+        let lookup = |api_version: &str, plural: &str| discovery.lookup(api_version, plural);
+        let known = |api_version: &str, plural: &str| discovery.lookup_lost(api_version, plural);
         let raw = object.bytes();
         let controller = match name.0 {
             ControllerKind::Composite => Controller::compile(&read(raw)?, raw, &lookup),
@@ -142,7 +143,8 @@ impl Host {
         };
         let controller = controller
             .map_err(|error| Part::bad(error.reason(), error.to_string()))?
-            .applying(self.context.config.apply.clone());
+            .applying(self.context.config.apply.clone())
+            .showing(&known);
         if controller.paused {
             let text = "spec.paused is set: no hook is called, nothing is written, and parents that are deleted wait for their finalizer";
             return Err(Part::bad(reason::PAUSED, text));
