@@ -7,7 +7,7 @@ mod form;
 mod hide;
 mod replay;
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use metashard_api::{
     id::ControllerKind,
@@ -16,8 +16,8 @@ use metashard_api::{
 };
 use serde::de::DeserializeOwned;
 
-pub(crate) use self::form::Raw;
 use self::form::{ApplyForm, CandidatesForm, End, FedForm, Line, Start};
+pub(crate) use self::form::{Hide, Raw};
 pub use self::replay::{Called, Replayed};
 use crate::{
     controller::{self, Controller},
@@ -72,11 +72,11 @@ pub struct Origin<'a> {
     pub observed: bool,
 }
 
-/// Puts passes into lines, each with its end of line.
+/// Writes passes as lines, each with its end of line.
 #[derive(Clone, Copy, Default)]
 pub struct Scribe<'a> {
     /// What stands for a value of a Secret; `None`: the value itself.
-    pub hide: Option<&'a dyn Fn(&str) -> String>,
+    pub hide: Option<&'a Hide<'a>>,
 }
 
 impl std::fmt::Debug for Scribe<'_> {
@@ -85,13 +85,22 @@ impl std::fmt::Debug for Scribe<'_> {
     }
 }
 
-impl Scribe<'_> {
-    /// What a pass starts from, and the time that it is told.
-    pub fn start(&self, origin: &Origin<'_>, input: &SyncInput, now: Option<Duration>) -> Vec<u8> {
+impl<'a> Scribe<'a> {
+    /// Writes what a pass starts from, and the time that it is told.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn start(
+        &self,
+        origin: &Origin<'_>,
+        input: &'a SyncInput,
+        now: Option<Duration>,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
         let controller = &input.controller;
         let parents = controller.parents.iter().map(|rule| &rule.resource);
         let children = controller.children.iter().map(|rule| &rule.resource);
-        line(&Line::Start(Box::new(Start {
+        let start = Start {
             form: VERSION,
             at: origin.at.to_owned(),
             replica: origin.replica.to_owned(),
@@ -111,41 +120,44 @@ impl Scribe<'_> {
                 .collect(),
             revisions: CandidatesForm::of(&input.revisions, self),
             memory: memory::Form::of(&input.memory, self),
-        })))
+        };
+        line(&Line::Start(Box::new(start)), out)
     }
 
-    /// What came of a step.
-    pub fn fed(&self, fed: &Fed) -> Vec<u8> {
-        line(&Line::Fed(FedForm::of(fed, self)))
+    /// Writes what came of a step.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn fed(&self, fed: &'a Fed, out: &mut dyn io::Write) -> io::Result<()> {
+        line(&Line::Fed(FedForm::of(fed, self)), out)
     }
 
-    /// What the pass came to.
-    pub fn end(&self, outcome: &Outcome) -> Vec<u8> {
+    /// Writes what the pass came to.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn end(&self, outcome: &Outcome, out: &mut dyn io::Write) -> io::Result<()> {
         let message = outcome.verdict.message();
-        line(&Line::End(End {
+        let end = End {
             verdict: outcome.verdict.as_str().to_owned(),
             message: message.map(ToOwned::to_owned),
             requeue: outcome.requeue.to_string(),
-        }))
+        };
+        line(&Line::End(end), out)
     }
 
-    pub(crate) fn object(&self, object: &Object) -> Raw {
+    pub(crate) fn object(&self, object: &'a Object) -> Raw<'a> {
         self.text(object.bytes())
     }
 
-    fn text(&self, bytes: &[u8]) -> Raw {
-        match self.hide.and_then(|hide| hide::hidden(bytes, hide)) {
-            Some(hidden) => Raw::of(&hidden),
-            None => Raw::of(bytes),
-        }
+    fn text(&self, bytes: &'a [u8]) -> Raw<'a> {
+        Raw::Told(bytes, self.hide)
     }
 }
 
-/// A form never fails to be written: its keys are texts, and what is raw was read as JSON before.
-fn line(form: &Line) -> Vec<u8> {
-    let mut line = serde_json::to_vec(form).unwrap_or_default();
-    line.push(b'\n');
-    line
+fn line(form: &Line<'_>, mut out: &mut dyn io::Write) -> io::Result<()> {
+    serde_json::to_writer(&mut out, form)?;
+    out.write_all(b"\n")
 }
 
 /// A pass that was recorded.
@@ -213,7 +225,7 @@ impl Recording {
     }
 }
 
-fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<Line, Error>> {
+fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<Line<'static>, Error>> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     let whole = bytes.get(..whole).unwrap_or_default();
     whole
@@ -227,7 +239,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<Line, Error>> {
         })
 }
 
-fn compile(start: &Start) -> Result<Controller, Error> {
+fn compile(start: &Start<'_>) -> Result<Controller, Error> {
     let raw = start.controller.bytes();
     let find = |among: &[Resource], api_version: &str, plural: &str| {
         let is_it = |it: &&Resource| it.plural == plural && it.api_version() == api_version;

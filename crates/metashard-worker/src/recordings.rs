@@ -7,7 +7,7 @@ use std::{
     collections::VecDeque,
     fs::{self, File},
     hash::{BuildHasher, RandomState},
-    io::{self, Write as _},
+    io::{self, BufWriter, Write as _},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -131,7 +131,7 @@ impl Recordings {
             path,
             size: 0,
         };
-        tape.write(|scribe| scribe.start(&origin, input, Some(now)));
+        tape.write(|scribe, out| scribe.start(&origin, input, Some(now), out));
         tape
     }
 
@@ -180,17 +180,17 @@ fn create(path: &Path) -> Option<File> {
 impl Tape<'_> {
     /// Records what came of a step, before the pass goes on.
     pub(crate) fn fed(&mut self, fed: &Fed) {
-        self.write(|scribe| scribe.fed(fed));
+        self.write(|scribe, out| scribe.fed(fed, out));
     }
 
     /// Records what the pass came to.
     pub(crate) fn end(mut self, outcome: &Outcome) {
-        self.write(|scribe| scribe.end(outcome));
+        self.write(|scribe, out| scribe.end(outcome, out));
     }
 
-    /// Nothing is waited for but the system's own copy of a few kilobytes: what is sent next must be on record by then.
-    fn write(&mut self, lines: impl FnOnce(Scribe<'_>) -> Vec<u8>) {
-        let Some(file) = &mut self.file else {
+    /// Nothing is waited for but the system's own copy of what is written: what is sent next must be on record by then.
+    fn write(&mut self, line: impl FnOnce(Scribe<'_>, &mut dyn io::Write) -> io::Result<()>) {
+        let Some(file) = &self.file else {
             return;
         };
         let hide = self.recordings.hide.as_ref();
@@ -199,18 +199,48 @@ impl Tape<'_> {
         let scribe = Scribe {
             hide: hide.as_ref().map(|it| it as &dyn Fn(&str) -> String),
         };
-        let lines = lines(scribe);
-        self.size += lines.len() as u64;
+        let mut out = Bounded {
+            out: BufWriter::new(file),
+            left: MAX_PASS.min(self.recordings.max_bytes) - self.size,
+            is_full: false,
+        };
+        let left = out.left;
+        let written = line(scribe, &mut out).and_then(|()| out.flush());
+        self.size += left - out.left;
+        let is_full = out.is_full;
+        drop(out);
         let path = self.path.display();
-        if self.size > MAX_PASS.min(self.recordings.max_bytes) {
-            warn!(%path, bytes = self.size, "a pass is not recorded: it is too large");
-        } else if let Err(error) = file.write_all(&lines) {
-            warn!(%path, %error, "a pass is not recorded");
-        } else {
-            return;
+        match written {
+            Ok(()) => return,
+            Err(_) if is_full => warn!(%path, "a pass is not recorded: it is too large"),
+            Err(error) => warn!(%path, %error, "a pass is not recorded"),
         }
         self.file = None;
         drop(fs::remove_file(&self.path));
+    }
+}
+
+/// Takes so many bytes and no more. A line goes through it piece by piece: one of many objects is never there as a whole.
+struct Bounded<W> {
+    out: W,
+    left: u64,
+    /// More was to be written.
+    is_full: bool,
+}
+
+impl<W: io::Write> io::Write for Bounded<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        };
+        self.out.write_all(bytes)?;
+        self.left = left;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
 /// A memory as it is recorded.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Form {
+pub(crate) struct Form<'a> {
     about: u64,
     pass: Option<Pass>,
     children: Vec<Known>,
@@ -26,14 +26,14 @@ pub(crate) struct Form {
     gone: bool,
     paused: bool,
     fights: Fights,
-    parent: Option<Raw>,
+    parent: Option<Raw<'a>>,
     /// Rule, object, and for how many passes it was taken to exist.
-    written: Vec<(usize, Raw, u8)>,
+    written: Vec<(usize, Raw<'a>, u8)>,
     deleted: Vec<u64>,
 }
 
-impl Form {
-    pub(crate) fn of(memory: &Memory, scribe: &Scribe<'_>) -> Self {
+impl<'a> Form<'a> {
+    pub(crate) fn of(memory: &'a Memory, scribe: &Scribe<'a>) -> Self {
         let Memory {
             about,
             pass,
@@ -53,7 +53,7 @@ impl Form {
             deleted,
         } = memory;
         let customized = customized.as_ref().map(|it| (it.about, it.rules.to_vec()));
-        let own = |it: &Written| (it.rule, scribe.object(&it.object), it.passes);
+        let own = |it: &'a Written| (it.rule, scribe.object(&it.object), it.passes);
         Self {
             about: *about,
             pass: *pass,

@@ -1,13 +1,13 @@
 //! The lines of a recording.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use metashard_api::resource::Resource;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::{Error, Scribe};
+use super::{Error, Scribe, hide::hidden};
 use crate::{
     controller::{Apply, ApplyError},
     memory,
@@ -20,16 +20,16 @@ use crate::{
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Line {
-    Start(Box<Start>),
-    Fed(FedForm),
+pub(super) enum Line<'a> {
+    Start(Box<Start<'a>>),
+    Fed(FedForm<'a>),
     End(End),
 }
 
 /// What a pass starts from.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Start {
+pub(super) struct Start<'a> {
     pub(super) form: u32,
     pub(super) at: String,
     pub(super) replica: String,
@@ -37,7 +37,7 @@ pub(super) struct Start {
     pub(super) redacted: bool,
     pub(super) now: Option<Duration>,
     pub(super) apply: ApplyForm,
-    pub(super) controller: Raw,
+    pub(super) controller: Raw<'a>,
     /// All that the controller was compiled with.
     pub(super) resources: Vec<Resource>,
     /// Kinds of children that are served no longer.
@@ -45,10 +45,10 @@ pub(super) struct Start {
     pub(super) lost: Vec<Resource>,
     /// The parent's.
     pub(super) resource: Resource,
-    pub(super) parent: Raw,
-    pub(super) candidates: Vec<CandidatesForm>,
-    pub(super) revisions: CandidatesForm,
-    pub(super) memory: memory::Form,
+    pub(super) parent: Raw<'a>,
+    pub(super) candidates: Vec<CandidatesForm<'a>>,
+    pub(super) revisions: CandidatesForm<'a>,
+    pub(super) memory: memory::Form<'a>,
 }
 
 /// What a pass came to, for people.
@@ -61,21 +61,25 @@ pub(super) struct End {
 }
 
 /// Bytes, readable where they are JSON on one line; else a text, or a list of numbers.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Raw(Box<RawValue>);
+///
+/// What is told takes its form only as it is written, so that there is never a copy of more than one object.
+pub(crate) enum Raw<'a> {
+    /// To be written, with other texts in place of the values of Secrets, if they are hidden.
+    Told(&'a [u8], Option<&'a Hide<'a>>),
+    /// As it was read.
+    Read(Box<RawValue>),
+}
 
-impl Raw {
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        let raw = match std::str::from_utf8(bytes) {
-            Ok(text) => as_json(text).or_else(|| serde_json::value::to_raw_value(text).ok()),
-            Err(_) => serde_json::value::to_raw_value(bytes).ok(),
-        };
-        Self(raw.unwrap_or_else(|| RawValue::NULL.to_owned()))
-    }
+/// What stands for a value of a Secret.
+pub(crate) type Hide<'a> = dyn Fn(&str) -> String + 'a;
 
+impl Raw<'_> {
     pub(super) fn bytes(&self) -> Bytes {
-        let text = self.0.get();
+        let raw = match self {
+            Self::Told(bytes, _) => return Bytes::copy_from_slice(bytes),
+            Self::Read(raw) => raw,
+        };
+        let text = raw.get();
         match text.as_bytes().first() {
             Some(b'"') => serde_json::from_str::<String>(text)
                 .unwrap_or_default()
@@ -92,10 +96,44 @@ impl Raw {
     }
 }
 
+impl fmt::Debug for Raw<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Raw").finish_non_exhaustive()
+    }
+}
+
+impl Serialize for Raw<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Read(raw) => raw.serialize(serializer),
+            Self::Told(bytes, hide) => match hide.and_then(|hide| hidden(bytes, hide)) {
+                Some(hidden) => write(&hidden, serializer),
+                None => write(bytes, serializer),
+            },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw<'_> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self::Read)
+    }
+}
+
+fn write<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return serializer.collect_seq(bytes);
+    };
+    match as_json(text) {
+        Some(raw) => raw.serialize(serializer),
+        None => serializer.serialize_str(text),
+    }
+}
+
 /// An object of JSON that can stand in a line byte for byte.
-fn as_json(text: &str) -> Option<Box<RawValue>> {
+fn as_json(text: &str) -> Option<&RawValue> {
     let fits = text.starts_with('{') && text.ends_with('}') && !text.contains('\n');
-    fits.then(|| RawValue::from_string(text.to_owned()).ok())?
+    fits.then(|| serde_json::from_str(text).ok())?
 }
 
 /// As the flags have it.
@@ -121,13 +159,13 @@ impl ApplyForm {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct CandidatesForm {
+pub(super) struct CandidatesForm<'a> {
     reached: Option<Box<str>>,
-    objects: Vec<Raw>,
+    objects: Vec<Raw<'a>>,
 }
 
-impl CandidatesForm {
-    pub(super) fn of(candidates: &Candidates, scribe: &Scribe<'_>) -> Self {
+impl<'a> CandidatesForm<'a> {
+    pub(super) fn of(candidates: &'a Candidates, scribe: &Scribe<'a>) -> Self {
         let objects = candidates.objects.iter().map(|it| scribe.object(it));
         Self {
             reached: candidates.reached.clone(),
@@ -143,24 +181,24 @@ impl CandidatesForm {
     }
 }
 
-fn objects(raw: &[Raw]) -> Result<Vec<Arc<Object>>, Error> {
+fn objects(raw: &[Raw<'_>]) -> Result<Vec<Arc<Object>>, Error> {
     raw.iter().map(Raw::object).collect()
 }
 
 /// What came of a step.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum FedForm {
-    Written(Vec<Result<Option<Raw>, WriteError>>),
-    Parent(Result<Option<Raw>, WriteError>),
-    Hook(HookForm),
-    Related(RelatedForm),
+pub(super) enum FedForm<'a> {
+    Written(Vec<Result<Option<Raw<'a>>, WriteError>>),
+    Parent(Result<Option<Raw<'a>>, WriteError>),
+    Hook(HookForm<'a>),
+    Related(RelatedForm<'a>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum HookForm {
-    Answer(Raw),
+pub(super) enum HookForm<'a> {
+    Answer(Raw<'a>),
     TooManyRequests(Option<Duration>),
     Unavailable(String, Duration),
     Failed(String),
@@ -169,17 +207,17 @@ pub(super) enum HookForm {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum RelatedForm {
-    Found(Vec<(String, Vec<Raw>)>),
+pub(super) enum RelatedForm<'a> {
+    Found(Vec<(String, Vec<Raw<'a>>)>),
     NotYet,
     /// Plural and apiVersion.
     NotServed(String, String),
     Refused(String),
 }
 
-impl FedForm {
-    pub(super) fn of(fed: &Fed, scribe: &Scribe<'_>) -> Self {
-        let result = |result: &WriteResult| match result {
+impl<'a> FedForm<'a> {
+    pub(super) fn of(fed: &'a Fed, scribe: &Scribe<'a>) -> Self {
+        let result = |result: &'a WriteResult| match result {
             Ok(object) => Ok(object.as_ref().map(|it| scribe.object(it))),
             Err(error) => Err(error.clone()),
         };
@@ -192,7 +230,7 @@ impl FedForm {
     }
 
     pub(super) fn restore(self) -> Result<Fed, Error> {
-        let result = |form: Result<Option<Raw>, WriteError>| -> Result<WriteResult, Error> {
+        let result = |form: Result<Option<Raw<'_>>, WriteError>| -> Result<WriteResult, Error> {
             Ok(match form {
                 Ok(object) => Ok(object.map(|it| it.object()).transpose()?),
                 Err(error) => Err(error),
@@ -210,8 +248,8 @@ impl FedForm {
     }
 }
 
-impl HookForm {
-    fn of(result: &HookResult, scribe: &Scribe<'_>) -> Self {
+impl<'a> HookForm<'a> {
+    fn of(result: &'a HookResult, scribe: &Scribe<'a>) -> Self {
         match result {
             HookResult::Answer(body) => Self::Answer(scribe.text(body)),
             HookResult::TooManyRequests { retry_after } => Self::TooManyRequests(*retry_after),
@@ -234,11 +272,11 @@ impl HookForm {
     }
 }
 
-impl RelatedForm {
-    fn of(found: &Result<Related, Unrelated>, scribe: &Scribe<'_>) -> Self {
+impl<'a> RelatedForm<'a> {
+    fn of(found: &'a Result<Related, Unrelated>, scribe: &Scribe<'a>) -> Self {
         match found {
             Ok(related) => {
-                let group = |group: &Group| {
+                let group = |group: &'a Group| {
                     let objects = group.objects.iter().map(|it| scribe.object(it));
                     (group.key.clone(), objects.collect())
                 };

@@ -1,5 +1,7 @@
 //! A recording, run again, asks for the same writes, and shows no values that it was not asked to keep.
 
+use std::cell::{Cell, RefCell};
+
 use bytes::Bytes;
 use serde_json::json;
 
@@ -20,7 +22,7 @@ fn started() -> Vec<u8> {
             "hooks": {"sync": {"webhook": {"url": "http://hook/"}}},
         },
     });
-    let resource = Arc::new(metashard_api::resource::Resource {
+    let resource = Arc::new(Resource {
         group: "ex.io".to_owned(),
         version: "v1".to_owned(),
         plural: "foos".to_owned(),
@@ -46,7 +48,60 @@ fn started() -> Vec<u8> {
         replica: "r",
         observed: false,
     };
-    Scribe::default().start(&origin, &input, Some(Duration::from_millis(1500)))
+    let mut line = Vec::new();
+    Scribe::default()
+        .start(
+            &origin,
+            &input,
+            Some(Duration::from_millis(1500)),
+            &mut line,
+        )
+        .unwrap();
+    line
+}
+
+fn fed(fed: &Fed) -> Vec<u8> {
+    let mut line = Vec::new();
+    Scribe::default().fed(fed, &mut line).unwrap();
+    line
+}
+
+/// Where lines go; tells how much has come.
+struct Sink<'a>(&'a Cell<usize>);
+
+impl io::Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.set(self.0.get() + bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn of_many_objects_one_is_written_before_the_next_is_looked_at() {
+    let secret = |n: usize| {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "data": {"k": "aHVzaA=="},
+            "metadata": {"name": format!("s{n}"), "uid": format!("S-{n}"), "resourceVersion": "7"},
+        });
+        Ok(Some(Arc::new(Object::parse(secret.to_string()).unwrap())))
+    };
+    let read = Fed::Written((0..100).map(secret).collect());
+    let (come, seen) = (Cell::new(0), RefCell::new(Vec::new()));
+    let hide = |_: &str| {
+        seen.borrow_mut().push(come.get());
+        "hidden".to_owned()
+    };
+
+    let scribe = Scribe { hide: Some(&hide) };
+    scribe.fed(&read, &mut Sink(&come)).unwrap();
+
+    let seen = seen.into_inner();
+    assert_eq!(seen.len(), 100);
+    assert!(seen.is_sorted_by(|one, next| one < next), "{seen:?}");
 }
 
 #[test]
@@ -63,9 +118,9 @@ fn bytes_are_the_same_after_a_trip_whatever_they_are() {
         b"{\xff}",
         b"{\"a\":1}{\"b\":2}",
     ] {
-        let line = serde_json::to_vec(&Raw::of(bytes)).unwrap();
+        let line = serde_json::to_vec(&Raw::Told(bytes, None)).unwrap();
         assert!(!line.contains(&b'\n'));
-        let raw: Raw = serde_json::from_slice(&line).unwrap();
+        let raw: Raw<'_> = serde_json::from_slice(&line).unwrap();
         assert_eq!(raw.bytes(), bytes, "{}", String::from_utf8_lossy(bytes));
     }
 }
@@ -74,7 +129,7 @@ fn bytes_are_the_same_after_a_trip_whatever_they_are() {
 fn a_pass_without_a_last_line_was_cut_short_and_a_half_line_is_passed_over() {
     let mut bytes = started();
     let answer = HookResult::Answer(Bytes::from_static(b"{}"));
-    let fed = Scribe::default().fed(&Fed::Hook(answer));
+    let fed = fed(&Fed::Hook(answer));
     bytes.extend(&fed[..fed.len() / 2]);
 
     let recording = Recording::read(&bytes).unwrap();
@@ -89,7 +144,7 @@ fn a_pass_without_a_last_line_was_cut_short_and_a_half_line_is_passed_over() {
 #[test]
 fn a_recording_that_another_program_would_go_on_with_says_so() {
     let mut bytes = started();
-    bytes.extend(Scribe::default().fed(&Fed::Written(Vec::new())));
+    bytes.extend(fed(&Fed::Written(Vec::new())));
 
     let replayed = Recording::read(&bytes).unwrap().replay();
 
@@ -104,10 +159,7 @@ fn what_is_no_recording_is_refused() {
     for (bytes, why) in [
         (b"".to_vec(), "line 1"),
         (b"{}\n".to_vec(), "line 1"),
-        (
-            Scribe::default().fed(&Fed::Written(Vec::new())),
-            "first line",
-        ),
+        (fed(&Fed::Written(Vec::new())), "first line"),
         (
             String::from_utf8(started())
                 .unwrap()

@@ -19,17 +19,21 @@ impl Tape {
             replica: "",
             observed: false,
         };
-        Self(Scribe::default().start(&origin, input, now))
+        let mut tape = Vec::new();
+        Scribe::default()
+            .start(&origin, input, now, &mut tape)
+            .unwrap();
+        Self(tape)
     }
 
     pub(crate) fn fed(&mut self, fed: Fed) -> Fed {
-        self.0.extend(Scribe::default().fed(&fed));
+        Scribe::default().fed(&fed, &mut self.0).unwrap();
         fed
     }
 
     /// Runs the pass again, and compares.
     pub(crate) fn end(mut self, outcome: &Outcome, writes: &[Write], calls: &[(HookKind, Value)]) {
-        self.0.extend(Scribe::default().end(outcome));
+        Scribe::default().end(outcome, &mut self.0).unwrap();
         let text = || String::from_utf8_lossy(&self.0).into_owned();
         let recording = Recording::read(&self.0).unwrap_or_else(|error| {
             panic!(
