@@ -94,11 +94,11 @@ async fn a_child_that_the_api_server_refuses_is_told_in_a_condition_until_it_is_
     Ok(())
 }
 
-/// Tries after which a parent that fails waits for more than [`AT_ONCE`] by far: for 5 to 10 s before the next.
+/// Tries after which a parent that fails waits for more than [`AT_ONCE`]: for 5 to 10 s before the next.
 const TRIES: usize = 12;
 
 /// An edit is seen within this time, whatever was waited for.
-const AT_ONCE: Duration = Duration::from_secs(2);
+const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// An edit leads to a call of the hook in time.
 async fn called_again(

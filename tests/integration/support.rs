@@ -335,7 +335,9 @@ impl Drop for Stage {
         if std::thread::panicking() {
             return;
         }
-        let findings = match self.shared.parity.check(&self.shared.cluster) {
+        let (shared, calls) = (self.shared, self.hook.count());
+        let compared = shared.parity.check(&shared.cluster, &self.namespace, calls);
+        let findings = match compared {
             Ok((count, findings)) => {
                 let (passes, writes) = (count.passes, count.writes);
                 println!("--- rendered as written so far: {passes} passes, {writes} writes");

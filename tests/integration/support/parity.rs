@@ -40,6 +40,8 @@ struct State {
     audited: u64,
     /// The names of requests in the audit log, of those that the proxies saw.
     audit_ids: BTreeSet<String>,
+    /// Calls of the hooks of stages that have ended.
+    calls: usize,
 }
 
 impl Parity {
@@ -47,9 +49,19 @@ impl Parity {
     ///
     /// Others may be at work meanwhile. A pass is on record before it writes, and its result after it was answered; so
     /// what was sent is looked at before the recordings for what is too much, and after them for what is missing.
-    pub(crate) fn check(&self, cluster: &Cluster) -> anyhow::Result<(Count, Vec<String>)> {
+    ///
+    /// The stage `of` this name ends, and its hook was called so often.
+    pub(crate) fn check(
+        &self,
+        cluster: &Cluster,
+        of: &str,
+        calls: usize,
+    ) -> anyhow::Result<(Count, Vec<String>)> {
         let mut state = self.0.lock();
         let state = &mut *state;
+        if excuses::unrecorded(of).is_none() {
+            state.calls += calls;
+        }
         let mut findings = state.read_audit_log(cluster)?;
         let before = cluster.sent(state.sent);
         state.sent += before.len();
@@ -67,8 +79,22 @@ impl Parity {
         let mut findings: Vec<_> = findings.into_iter().map(|it| it.1).collect();
         let open = state.open.values().map(|it| &it.1);
         findings.extend(state.tally.settle(open, &late));
-        Ok((state.tally.count(), findings))
+        let count = state.tally.count();
+        findings.extend(too_few(count.passes + state.open.len(), state.calls));
+        Ok((count, findings))
     }
+}
+
+/// Calls of hooks from which on it is asked how many passes were compared.
+const MANY_CALLS: usize = 50;
+
+/// Most calls of hooks that a pass makes, as a rule: the customize hook's, and those for a few revisions.
+const CALLS_OF_A_PASS: usize = 4;
+
+/// What is wrong if hooks were called and nearly no pass is there to be compared: then all this shows nothing.
+fn too_few(passes: usize, calls: usize) -> Option<String> {
+    (calls >= MANY_CALLS && passes * CALLS_OF_A_PASS < calls)
+        .then(|| format!("{passes} passes were compared, and hooks were called {calls} times"))
 }
 
 impl State {
@@ -129,4 +155,12 @@ impl State {
         }
         Ok(())
     }
+}
+
+#[test]
+fn a_run_that_compares_nearly_nothing_fails() {
+    assert_eq!(too_few(0, MANY_CALLS - 1), None, "a test that is run alone");
+    assert!(too_few(0, MANY_CALLS).is_some());
+    assert!(too_few(100, 1000).is_some());
+    assert_eq!(too_few(900, 1000), None);
 }

@@ -34,11 +34,18 @@ const UNRECORDED: [(&str, &str); 1] = [(
     "load.rs measures the memory that a first list takes, and a recording takes some as well",
 )];
 
+/// Why a replica of this name records nothing; it has that of its stage. `None`: it does.
+pub(super) fn unrecorded(name: &str) -> Option<&'static str> {
+    let mut unrecorded = UNRECORDED.iter();
+    unrecorded
+        .find(|excuse| name.starts_with(excuse.0))
+        .map(|excuse| excuse.1)
+}
+
 /// The excuse of a write that no pass planned.
 pub(super) fn find(key: &Key, parents: &Parents) -> Option<&'static str> {
-    let mut unrecorded = UNRECORDED.iter();
-    if let Some(excuse) = unrecorded.find(|excuse| key.replica().starts_with(excuse.0)) {
-        return Some(excuse.1);
+    if let Some(why) = unrecorded(key.replica()) {
+        return Some(why);
     }
     let found = EXCUSES.iter().find(|excuse| excuse.1(key, parents));
     found.map(|excuse| excuse.0)

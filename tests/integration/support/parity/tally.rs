@@ -58,6 +58,8 @@ pub(crate) struct Tally {
     count: Count,
     /// The parents of passes, by their paths, with the finalizers of their controllers.
     pub(super) parents: BTreeMap<String, BTreeSet<String>>,
+    /// What was told of: what an unfinished pass did is looked at each time.
+    told: BTreeSet<Key>,
     /// Passes that do not run again as they ran.
     departed: Vec<String>,
 }
@@ -155,15 +157,18 @@ impl Tally {
         for (key, line) in &all.lines {
             let planned = line.answered + line.open;
             let sent_in_all = line.sent + late.lines.get(key).map_or(0, |it| it.sent);
-            if line.sent > planned && excuses::find(key, &all.parents).is_none() {
-                findings.push(format!("sent, and not planned: {key}"));
+            let finding = if line.sent > planned && excuses::find(key, &all.parents).is_none() {
+                Some(format!("sent, and not planned: {key}"))
             } else if line.answered > sent_in_all {
-                findings.push(format!("planned, and not sent: {key}\n  by {}", line.by));
+                Some(format!("planned, and not sent: {key}\n  by {}", line.by))
             } else if line.sent <= planned {
                 continue;
-            }
+            } else {
+                None
+            };
             // It is told of, or excused.
             self.lines.remove(key);
+            findings.extend(finding.filter(|_| self.told.insert(key.clone())));
         }
         // What may have been sent and what was may be two writes of the same bytes: the second's pass is perhaps open still.
         self.lines
@@ -241,4 +246,31 @@ pub(super) fn is_of_a_shard(text: &str) -> bool {
 pub(super) fn replica_of(user_agent: &str) -> &str {
     let (_, rest) = user_agent.split_once(SHARD_WRITE).unwrap_or_default();
     rest.split(';').next().unwrap_or_default()
+}
+
+#[test]
+fn what_an_unfinished_pass_did_wrong_is_told_once() {
+    let key = Key {
+        path: "/api/v1/namespaces/ns/configmaps".to_owned(),
+        method: "POST".to_owned(),
+        query: String::new(),
+        content_type: "application/json".to_owned(),
+        body: b"{}".to_vec(),
+        replica: "r".to_owned(),
+    };
+    let line = Line {
+        answered: 1,
+        ..Line::default()
+    };
+    let (mut tally, mut open) = (Tally::default(), Tally::default());
+    open.lines.insert(key, line);
+    let none_late = Tally::default();
+
+    let first = tally.settle([&open], &none_late);
+    let second = tally.settle([&open], &none_late);
+    tally.add(&open);
+    let at_its_end = tally.settle([], &none_late);
+
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!(second.is_empty() && at_its_end.is_empty());
 }
