@@ -1,6 +1,7 @@
 //! The command line.
 
 mod fleet;
+mod leading;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -417,7 +418,7 @@ pub(crate) enum Format {
 ///
 /// Where it is wrong. Help and version come as errors too.
 pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let args: Vec<OsString> = args.collect();
+    let args = leading::moved(args.collect());
     let mut command = command(args.first().map(OsString::as_os_str));
     let matches = command.try_get_matches_from_mut(args)?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
@@ -438,39 +439,4 @@ pub(crate) fn command(program: Option<&OsStr>) -> clap::Command {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mistake(args: &[&str]) -> String {
-        let parsed = parse(args.iter().map(OsString::from));
-        parsed.unwrap_err().to_string()
-    }
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        command(None).debug_assert();
-    }
-
-    #[test]
-    fn a_typo_is_answered_with_the_right_word() {
-        let error = mistake(&["metashardctl", "rendre"]);
-        assert!(error.contains("'render'"), "{error}");
-        let error = mistake(&["metashardctl", "lint", "--conect"]);
-        assert!(error.contains("'--connect'"), "{error}");
-    }
-
-    #[test]
-    fn a_duration_has_a_number_and_a_unit() {
-        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("2h"), Ok(Duration::from_hours(2)));
-        for wrong in ["", "5", "m", "1.5m", "1d"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_plug_in_of_kubectl_is_called_as_one() {
-        let error = mistake(&["/usr/local/bin/kubectl-metashard", "lint", "--nope"]);
-        assert!(error.contains("Usage: kubectl metashard lint"), "{error}");
-    }
-}
+mod tests;

@@ -14,7 +14,7 @@ mod why;
 
 use std::sync::Arc;
 
-use metashard_plan::suggest;
+use metashard_plan::{document, suggest};
 use metashard_reconcile::object::Object;
 
 use crate::{
@@ -50,13 +50,25 @@ pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<Found> 
 }
 
 /// That there is no controller of this name, with the one that was probably meant.
-fn no_controller(name: &str, all: &[Arc<Object>]) -> anyhow::Error {
-    let meant = suggest::nearest(name, all.iter().map(|it| it.name()));
+fn no_controller(word: &str, all: &[Arc<Object>]) -> anyhow::Error {
+    if let Some((kind, _)) = word.split_once('/')
+        && !kind.to_lowercase().contains("controller")
+    {
+        return anyhow::anyhow!(
+            "{word:?} is no controller: name one, as NAME or as compositecontroller/NAME; `tree` and `why` take other objects"
+        );
+    }
+    let meant = suggest::nearest(bare(word), all.iter().map(|it| it.name()));
     let hint = meant.map_or_else(String::new, |it| format!("; did you mean {it}?"));
-    anyhow::anyhow!("controller {name:?} not found{hint}")
+    anyhow::anyhow!("controller {word:?} not found{hint}")
 }
 
-/// The name of a controller, which may be given as `-o name` prints it.
+/// Whether a controller is meant by this word: NAME, or KIND/NAME.
+fn is_called(controller: &Object, word: &str) -> bool {
+    document::is_called(controller.kind(), controller.name(), word)
+}
+
+/// The name in what may be given as `-o name` prints it.
 fn bare(controller: &str) -> &str {
     controller
         .rsplit_once('/')

@@ -5,11 +5,9 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Output, Stdio},
-    time::Duration,
 };
 
 use anyhow::Context;
-use metashard_runtime::clock::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -306,29 +304,27 @@ fn a_reader_that_has_gone_ends_every_command_quietly() -> anyhow::Result<()> {
 
 #[test]
 fn a_file_of_a_hundred_thousand_lines_is_rendered() -> anyhow::Result<()> {
-    let folder = folder(0)?;
+    let folder = folder(500)?;
+    let keys = (0..200).map(|key| format!("  key{key}: some text\n"));
+    let data = keys.collect::<Vec<_>>().concat();
     let mut many = String::new();
-    for index in 0..15_000 {
-        let name = format!("c{index:05}");
+    for index in 0..500 {
+        let name = format!("c{index}\ndata:\n");
         many += "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ";
-        many += &(name + "\ndata:\n  k: v\n");
+        many += &(name + &data);
     }
     assert!(many.lines().count() > 100_000);
     fs::write(folder.path().join("many.yaml"), many)?;
 
-    let clock = Clock::system();
-    let began = clock.now().mono;
     let args = [&RENDER[..], &["-f", "many.yaml"]].concat();
     let (code, text, errors) = run(&folder, &args)?;
 
     assert_eq!((code, &*errors), (0, ""));
     assert!(
-        text.contains("15,000 deletes"),
+        text.contains("500 updates"),
         "{}",
         text.lines().last().unwrap_or_default()
     );
-    let took = clock.now().mono.since(began);
-    assert!(took < Duration::from_mins(1), "{took:?}");
     let (code, text, _) = run(&folder, &["lint", "-f", "all.yaml", "-f", "many.yaml"])?;
     assert_eq!(code, 0, "{text}");
     Ok(())
@@ -347,11 +343,12 @@ fn an_answer_that_no_replica_would_take_is_refused_by_its_length() -> anyhow::Re
         assert!(text.contains("longer than 8388608 bytes"), "{text}");
     }
     // Just below it is shown, and cut where people look at it.
-    let answer = json!({"children": [], "status": {"text": "x".repeat(8_000_000)}});
+    let texts = vec!["x".repeat(1000); 7500];
+    let answer = json!({"children": [], "status": {"texts": texts}});
     fs::write(folder.path().join("answer.json"), answer.to_string())?;
     let (code, text, _) = run(&folder, &[&RENDER[..], &["-o", "json"]].concat())?;
     assert_eq!(code, 0);
-    assert!(text.len() > 8_000_000);
+    assert!(text.len() > 7_500_000);
     let (_, text, _) = run(&folder, &RENDER)?;
     assert!(text.len() < 10_000, "{}", text.len());
     Ok(())

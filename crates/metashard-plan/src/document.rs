@@ -207,6 +207,17 @@ pub fn name_of(object: &Value) -> String {
     }
 }
 
+/// Whether a controller is meant by a word: its name, or kind and name as `-o name` prints them, for both kinds have names of
+/// their own.
+pub fn is_called(kind: &str, name: &str, word: &str) -> bool {
+    let Some((type_, rest)) = word.split_once('/') else {
+        return word == name;
+    };
+    let type_ = type_.split_once('.').map_or(type_, |(type_, _)| type_);
+    let plural = format!("{kind}s");
+    rest == name && (type_.eq_ignore_ascii_case(kind) || type_.eq_ignore_ascii_case(&plural))
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number {
@@ -255,6 +266,15 @@ mod tests {
             values("kind: List\nitems:\n- kind: A\n- kind: B\n"),
             expected
         );
+    }
+
+    #[test]
+    fn a_controller_is_called_by_its_name_or_by_kind_and_name() {
+        let is_it = |word: &str| is_called("DecoratorController", "a", word);
+
+        assert!(is_it("a") && is_it("decoratorcontroller/a") && is_it("DecoratorControllers/a"));
+        assert!(is_it("decoratorcontroller.metacontroller.k8s.io/a"));
+        assert!(!is_it("compositecontroller/a") && !is_it("web/a") && !is_it("b"));
     }
 
     #[test]

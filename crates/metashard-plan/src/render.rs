@@ -17,7 +17,7 @@ use metashard_reconcile::{
     pretend::Pretend,
     recording::Called,
     related::{self, Related, Rule},
-    sync::{Fed, HookKind, Outcome, Step, SyncInput, SyncMachine, Unrelated},
+    sync::{Fed, HookKind, Outcome, Step, SyncInput, SyncMachine, Unrelated, Verdict},
     write::{Op, Purpose, Write, WriteResult},
 };
 
@@ -179,6 +179,14 @@ pub struct Observed<'a>(BTreeMap<Named<'a>, &'a Arc<Object>>);
 type Named<'a> = (&'a str, &'a str, Option<&'a str>, &'a str);
 
 impl Rendered {
+    /// Whether the pass ended otherwise than it should.
+    pub const fn has_failed(&self) -> bool {
+        matches!(
+            self.outcome.verdict,
+            Verdict::HookFailed(_) | Verdict::AnswerRefused(_) | Verdict::Failed(_)
+        )
+    }
+
     /// What was there.
     pub fn observed(&self) -> Observed<'_> {
         let all = std::iter::once(&self.parent).chain(&self.others);

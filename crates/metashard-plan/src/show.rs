@@ -70,7 +70,15 @@ pub fn text(all: &[Rendered]) -> String {
         one(rendered, &mut text);
     }
     let writes = all.iter().flat_map(|rendered| &rendered.writes);
-    line(&mut text, &BlastRadius::of(writes).to_string());
+    let radius = BlastRadius::of(writes);
+    let failed = all.iter().filter(|it| it.has_failed()).count();
+    line(
+        &mut text,
+        &match failed {
+            0 => radius.to_string(),
+            failed => format!("{radius}; {failed} of {} syncs failed", all.len()),
+        },
+    );
     text
 }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 use self::stock::Stock;
 use super::{
     files::Files,
-    render::{has_failed, hook, print},
+    render::{hook, print},
 };
 use crate::{
     Found,
@@ -29,7 +29,7 @@ pub(super) async fn run(flags: &Diff, output: &mut Output) -> anyhow::Result<Fou
     let cluster = Cluster::connect(&flags.live).await?;
     let files = Files::read(&flags.files)?;
     let controller = match &flags.controller {
-        Some(name) => live_controller(&cluster, super::bare(name)).await?,
+        Some(name) => live_controller(&cluster, name).await?,
         None => files.controller(None)?.clone(),
     };
     let resources = cluster.resources();
@@ -116,7 +116,7 @@ async fn with_related(
 }
 
 fn found(all: &[Rendered]) -> Found {
-    if all.iter().any(has_failed) {
+    if all.iter().any(Rendered::has_failed) {
         Found::Failed
     } else if all.iter().any(|it| !it.writes.is_empty()) {
         Found::Differs
@@ -127,7 +127,7 @@ fn found(all: &[Rendered]) -> Found {
 
 async fn live_controller(cluster: &Cluster, name: &str) -> anyhow::Result<Value> {
     let all = cluster.controllers().await?;
-    if let Some(found) = all.iter().find(|it| it.name() == name) {
+    if let Some(found) = all.iter().find(|it| super::is_called(it, name)) {
         return Ok(serde_json::from_slice(found.bytes())?);
     }
     Err(super::no_controller(name, &all))

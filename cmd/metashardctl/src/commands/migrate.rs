@@ -135,6 +135,7 @@ fn tell_peer(peer: &Peer, lease: Option<&str>, output: &mut Output) -> anyhow::R
         args => output.line(&format!("  arguments: {}", args.join(" ")))?,
     }
     match (peer.elects(), lease) {
+        _ if peer.replicas == 0 => output.line("  it is stopped")?,
         (true, Some(holder)) => output.line(&format!("  its leader Lease is held by {holder}"))?,
         (true, None) => output.line("  it elects a leader, and nobody holds its Lease now")?,
         (false, _) => output.line(

@@ -11,7 +11,7 @@ use metashard_plan::{
     replay::{Again, replay},
     show,
 };
-use metashard_reconcile::{controller::Controller, recording::Recording, sync::Verdict};
+use metashard_reconcile::{controller::Controller, recording::Recording};
 use serde_json::{Value, json};
 
 use super::files::Files;
@@ -63,7 +63,7 @@ pub(super) async fn run(flags: &Render, output: &mut Output) -> anyhow::Result<F
         all.push(render(input, &hook).await);
     }
     print(&all, flags.output, output)?;
-    Ok(if all.iter().any(has_failed) {
+    Ok(if all.iter().any(Rendered::has_failed) {
         Found::Failed
     } else {
         Found::Same
@@ -84,7 +84,7 @@ fn again(flags: &Render, output: &mut Output) -> anyhow::Result<Found> {
         all.push(rendered);
     }
     print(&all, flags.output, output)?;
-    Ok(if all.iter().any(has_failed) {
+    Ok(if all.iter().any(Rendered::has_failed) {
         Found::Failed
     } else {
         Found::Same
@@ -120,12 +120,4 @@ pub(super) fn print(all: &[Rendered], format: Format, output: &mut Output) -> an
         }
         Format::Text | Format::Wide => Ok(output.text(&show::text(all))?),
     }
-}
-
-/// Whether a pass ended otherwise than it should.
-pub(super) fn has_failed(rendered: &Rendered) -> bool {
-    matches!(
-        rendered.outcome.verdict,
-        Verdict::HookFailed(_) | Verdict::AnswerRefused(_) | Verdict::Failed(_)
-    )
 }

@@ -64,13 +64,14 @@ pub(super) async fn run(flags: &Status, output: &mut Output) -> anyhow::Result<F
 /// The controllers of these names, or all of them, with the labels that were asked for.
 async fn chosen(cluster: &Cluster, flags: &Status) -> anyhow::Result<Vec<Arc<Object>>> {
     let mut all = cluster.controllers_with(&flags.live.selector).await?;
-    let names: Vec<_> = flags.names.iter().map(|it| super::bare(it)).collect();
-    for name in &names {
-        if !all.iter().any(|it| it.name() == *name) {
+    let names = &flags.names;
+    for name in names {
+        if !all.iter().any(|it| super::is_called(it, name)) {
             return Err(super::no_controller(name, &all));
         }
     }
-    all.retain(|it| names.is_empty() || names.contains(&it.name()));
+    let is_chosen = |it: &Object| names.iter().any(|name| super::is_called(it, name));
+    all.retain(|it| names.is_empty() || is_chosen(it));
     Ok(all)
 }
 

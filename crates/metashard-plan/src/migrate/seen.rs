@@ -10,6 +10,7 @@ use super::{
     Move,
     record::{Record, Workload},
 };
+use crate::document;
 
 /// What is seen of a cluster.
 #[derive(Debug, Clone, Default)]
@@ -119,14 +120,9 @@ impl ControllerSeen {
         format!("{} {}", self.kind, self.name)
     }
 
-    /// Whether it is meant by this word: its name, or kind and name as `-o name` prints them, for both kinds have names of
-    /// their own.
+    /// Whether it is meant by this word: NAME, or KIND/NAME.
     pub fn is_called(&self, word: &str) -> bool {
-        let Some((kind, name)) = word.split_once('/') else {
-            return word == self.name;
-        };
-        let kind = kind.split_once('.').map_or(kind, |(kind, _)| kind);
-        kind.eq_ignore_ascii_case(&self.kind) && name == self.name
+        document::is_called(&self.kind, &self.name, word)
     }
 
     /// What was answered to this round, if anything was.

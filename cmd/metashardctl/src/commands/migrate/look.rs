@@ -267,6 +267,9 @@ impl Look {
             };
             let namespace = Some(peer.workload.namespace.as_str());
             needed.push(rights(&["patch"], "apps", plural, namespace));
+            if plural == "deployments" {
+                needed.push(rights(&["list"], "apps", "replicasets", namespace));
+            }
         }
         let lacking = lacking(&self.cluster.clients, needed).await;
         let lacking: Vec<_> = lacking.iter().map(ToString::to_string).collect();
