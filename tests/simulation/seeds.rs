@@ -6,6 +6,7 @@ use std::{
     collections::BTreeSet,
     env, fmt,
     num::NonZero,
+    ops::Range,
     process::{Command, Stdio},
     sync::atomic::{AtomicU64, Ordering},
     thread,
@@ -160,11 +161,11 @@ pub(crate) fn spawn(seed: u64, mutant: Option<usize>, talks: bool) -> Result<Rep
 
 /// Runs many histories, as many at once as there are processors. `goes_on` says after each whether to go on.
 pub(crate) fn spawn_all(
-    seeds: u64,
+    seeds: Range<u64>,
     mutant: Option<usize>,
     goes_on: impl Fn(&Result<Report, String>) -> bool + Sync,
 ) -> Vec<Result<Report, String>> {
-    let next = AtomicU64::new(0);
+    let next = AtomicU64::new(seeds.start);
     let results = Mutex::new(Vec::new());
     let n_threads = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
@@ -172,12 +173,12 @@ pub(crate) fn spawn_all(
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
+                    if seed >= seeds.end {
                         return;
                     }
                     let result = spawn(seed, mutant, false);
                     if !goes_on(&result) {
-                        next.store(seeds, Ordering::Relaxed);
+                        next.store(seeds.end, Ordering::Relaxed);
                     }
                     results.lock().push(result);
                 }
