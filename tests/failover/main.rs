@@ -5,6 +5,7 @@
 mod fleet;
 mod history;
 mod meddled;
+mod sharing;
 
 use std::{convert::Infallible, time::Duration};
 
