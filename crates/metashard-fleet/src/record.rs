@@ -89,6 +89,11 @@ pub struct About {
     pub capacity: u32,
 }
 
+/// The weight that a told capacity stands for, in hundredths: 0 is none told.
+pub(crate) fn weight_of(capacity: u32) -> u32 {
+    if capacity == 0 { 100 } else { capacity }
+}
+
 /// What a read of a Lease, or a watch event, showed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Seen {

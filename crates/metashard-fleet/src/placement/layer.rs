@@ -5,6 +5,7 @@ use std::{cmp::Reverse, collections::BTreeSet};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{Level, Problem, Shard};
+use crate::record::weight_of;
 
 /// A shard without a member goes to one that stays under this part of the mean, in hundredths.
 const CAP: u128 = 105;
@@ -134,11 +135,7 @@ impl<'a> Layer<'a> {
             .iter()
             .map(|member| Place {
                 identity: xxh3_64(member.replica.as_str().as_bytes()),
-                capacity: if member.capacity == 0 {
-                    100
-                } else {
-                    u128::from(member.capacity)
-                },
+                capacity: u128::from(weight_of(member.capacity)),
                 retiring: member.retiring,
             })
             .collect();

@@ -16,6 +16,7 @@ use crate::{
         spec,
     },
     membership::Worker,
+    record::weight_of,
     rules::Rule,
     time::{MonoTime, Now},
 };
@@ -166,10 +167,7 @@ impl Coordinator {
             let about = tools.membership.worker(it)?.about();
             Some(Part {
                 busy_permille: self.peers.costs.busy_permille(it)?,
-                capacity: match about.map_or(0, |about| about.capacity) {
-                    0 => 100,
-                    capacity => capacity,
-                },
+                capacity: weight_of(about.map_or(0, |about| about.capacity)),
             })
         });
         let parts: Vec<Part> = parts.collect();
