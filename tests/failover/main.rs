@@ -6,6 +6,7 @@ mod fleet;
 mod history;
 mod meddled;
 mod sharing;
+mod splits;
 
 use std::{convert::Infallible, time::Duration};
 

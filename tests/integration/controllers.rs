@@ -122,14 +122,11 @@ async fn a_failing_hook_shows_on_parent_and_controller_until_it_works_again() ->
 
 /// What controllers may ask for and is not served yet: where it goes in the object, and what the refusal calls it.
 fn not_served(stage: &Stage) -> Vec<(&'static str, Value, &'static str)> {
-    vec![
-        (
-            "/spec/serviceAccountRef",
-            json!({ "name": "sa", "namespace": stage.namespace }),
-            "serviceAccountRef",
-        ),
-        ("/spec/sharding", json!({ "slices": 4 }), "sharding.slices"),
-    ]
+    vec![(
+        "/spec/serviceAccountRef",
+        json!({ "name": "sa", "namespace": stage.namespace }),
+        "serviceAccountRef",
+    )]
 }
 
 #[tokio::test]

@@ -133,6 +133,8 @@ impl Facts {
     ) {
         let world = World {
             acting,
+            // Its controllers are not split: their shards are enough.
+            parents: BTreeSet::new(),
             in_flight,
             published: std::mem::take(&mut self.published),
             released: std::mem::take(&mut self.released),

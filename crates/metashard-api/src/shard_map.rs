@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Epoch, Seq, ShardId, Term};
+use crate::id::{ControllerUid, Epoch, Seq, ShardId, Term};
 
 /// Name of the one map of the default worker pool.
 pub const NAME: &str = "metashard";
@@ -17,6 +17,9 @@ pub const DEFAULT_SHARDS: u16 = 1024;
 
 /// Most shards of one map: such a map stays under 512 KiB.
 pub const MAX_SHARDS: u16 = 4096;
+
+/// Most slices of one controller.
+pub const MAX_SLICES: u16 = 64;
 
 /// Content of a ShardMap.
 ///
@@ -48,6 +51,9 @@ pub struct ShardMapSpec {
     /// Number of shards, set once at installation. 0: not set yet.
     #[serde(default)]
     pub shard_count: u16,
+    /// The controllers that are split, and into how many slices. One that is not named has one slice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<Split>,
     /// The incarnations that `shards` points into.
     #[serde(default)]
     pub members: Vec<Member>,
@@ -66,6 +72,19 @@ pub struct Member {
     pub replica: String,
     /// The UUID of this membership.
     pub incarnation: String,
+}
+
+/// A controller whose parents are shared out among slices, each of which belongs to a shard of its own.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
+pub struct Split {
+    /// `metadata.uid` of the controller.
+    pub controller: String,
+    /// Number of slices: a power of two up to 64.
+    #[schemars(range(min = 1, max = 64))]
+    pub slices: u16,
 }
 
 /// Who owns one shard, at which epoch.
@@ -89,9 +108,26 @@ impl ShardMapSpec {
         Some((member, entry.epoch))
     }
 
+    /// Into how many slices `controller` is split: 1, unless `splits` names it with a power of two up to [`MAX_SLICES`].
+    pub fn slices_of(&self, controller: &ControllerUid) -> u16 {
+        let mut splits = self.splits.iter();
+        let split = splits.find(|it| it.controller == controller.as_str());
+        split.map_or(1, Split::effective)
+    }
+
     /// (term, seq): the order of all maps.
     pub fn version(&self) -> (Term, Seq) {
         (self.term, self.seq)
+    }
+}
+
+impl Split {
+    /// The number that counts: all replicas have to agree also on what makes no sense.
+    pub fn effective(&self) -> u16 {
+        match self.slices {
+            slices if slices.is_power_of_two() && slices <= MAX_SLICES => slices,
+            _ => 1,
+        }
     }
 }
 
@@ -113,11 +149,16 @@ mod tests {
             owner: Some(shard % 1_000),
             epoch: Epoch(1_900_000_000 + u64::from(shard)),
         };
+        let split = |n: u16| Split {
+            controller: format!("{n:08}-1111-4111-8111-111111111111"),
+            slices: 64,
+        };
         let spec = ShardMapSpec {
             term: Term(1_900_000_000),
             seq: Seq(1_000_000),
             leader: members.first().cloned(),
             shard_count: MAX_SHARDS,
+            splits: (0..500).map(split).collect(),
             members,
             shards: (0..MAX_SHARDS).map(entry).collect(),
         };
@@ -126,6 +167,32 @@ mod tests {
             .unwrap()
             .len();
 
-        assert!(bytes < MOST_BYTES / 2, "{bytes}: the rest is for splits");
+        assert!(bytes < MOST_BYTES * 2 / 3, "{bytes}: some room is left");
+    }
+
+    #[test]
+    fn a_number_of_slices_that_makes_no_sense_counts_as_one() {
+        for (slices, counted) in [(0, 1), (1, 1), (2, 2), (3, 1), (64, 64), (128, 1)] {
+            let split = |slices| Split {
+                controller: "c".to_owned(),
+                slices,
+            };
+            let spec = ShardMapSpec {
+                splits: vec![split(slices), split(32)],
+                ..ShardMapSpec::default()
+            };
+            assert_eq!(spec.slices_of(&ControllerUid::new("c")), counted);
+            assert_eq!(spec.slices_of(&ControllerUid::new("d")), 1);
+        }
+    }
+
+    #[test]
+    fn a_map_without_splits_is_read_and_written_as_before() {
+        let spec: ShardMapSpec =
+            serde_json::from_str(r#"{"term":1,"seq":2,"shardCount":0}"#).unwrap();
+
+        let text = serde_json::to_string(&spec).unwrap();
+
+        assert!(spec.splits.is_empty() && !text.contains("splits"), "{text}");
     }
 }

@@ -211,7 +211,8 @@ impl HandOvers {
             }
             let keep = hand_over.was_told()
                 || (has_session(&hand_over.from)
-                    && (hand_over.to.is_some() || hand_over.why == Why::Leaving));
+                    && (hand_over.to.is_some()
+                        || matches!(hand_over.why, Why::Leaving | Why::Split)));
             has_changed |= !keep;
             keep
         });

@@ -20,7 +20,7 @@ use crate::message::Claim;
 /// An invariant that can be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// I1: no two workers may act for one shard at once.
+    /// I1: no two workers may act for one shard at once, nor for one parent.
     Exclusive,
     /// I2: no write of an older epoch is applied to an object after one of a newer epoch.
     WriteInEpoch,
@@ -62,6 +62,8 @@ pub struct Hold<W> {
 pub struct World<W> {
     /// What workers may act for at this instant, by the rules that they follow themselves.
     pub acting: BTreeSet<Hold<W>>,
+    /// Which parents that is: names that are unique among all controllers, each with who may act for it.
+    pub parents: BTreeSet<(Box<str>, W)>,
     /// Writes that were sent and that the API server may still carry out.
     pub in_flight: BTreeSet<Hold<W>>,
     /// Every ownership that any map so far has shown.
@@ -140,6 +142,7 @@ impl<W> Default for World<W> {
     fn default() -> Self {
         Self {
             acting: BTreeSet::new(),
+            parents: BTreeSet::new(),
             in_flight: BTreeSet::new(),
             published: BTreeSet::new(),
             released: BTreeSet::new(),
@@ -169,10 +172,10 @@ impl<W: Ord + Clone> World<W> {
     /// I1.
     pub fn is_exclusive(&self) -> bool {
         // Sorted by shard first, so two of one shard are neighbours.
-        self.acting
-            .iter()
-            .zip(self.acting.iter().skip(1))
-            .all(|(one, next)| one.claim.shard != next.claim.shard || one.worker == next.worker)
+        let mut shards = self.acting.iter().zip(self.acting.iter().skip(1));
+        let mut parents = self.parents.iter().zip(self.parents.iter().skip(1));
+        shards.all(|(one, next)| one.claim.shard != next.claim.shard || one.worker == next.worker)
+            && parents.all(|(one, next)| one.0 != next.0)
     }
 
     /// I5.

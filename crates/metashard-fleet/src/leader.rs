@@ -9,16 +9,18 @@ mod machine;
 mod plan;
 mod recent;
 mod recovery;
+mod recutting;
 mod report;
 mod snapshot;
 mod spec;
+mod splitting;
 mod table;
 mod turnover;
 mod world;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use metashard_api::id::{Incarnation, ReplicaId, ShardId};
+use metashard_api::id::{ControllerUid, Incarnation, ReplicaId, ShardId};
 
 pub use self::{
     machine::Leader,
@@ -87,6 +89,9 @@ pub enum Input {
     MapWritten(Written<Arc<Map>>),
     /// How many controllers (slices of split ones) each shard holds; shards that are not named hold none.
     ControllersCounted(BTreeMap<ShardId, u32>),
+    /// All controllers that there are, and into how many slices the spec of each asks it to be split. With this the machine
+    /// counts them itself, by the newest map.
+    ControllersSeen(Arc<BTreeMap<ControllerUid, Option<u16>>>),
     /// A session said this. One that is not open yet opens with its Hello; a newer Hello of the same incarnation
     /// replaces the older session.
     FromWorker(Incarnation, FromWorker),

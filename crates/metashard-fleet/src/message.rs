@@ -126,6 +126,9 @@ pub enum Order {
         claim: Claim,
         /// Where the old owner's writes ended, if it released. Empty: not known, as after a crash.
         last_written: Vec<LastWritten>,
+        /// The map that may have changed last how controllers are split. Who has not seen one as new does not know which
+        /// parents belong to the ownership.
+        splits_as_of: (Term, Seq),
     },
     /// Stop working on it; answer `Released`.
     Drain {

@@ -41,6 +41,10 @@ pub enum Rule {
     EvictionWaits,
     /// A map is written over exactly the state that it was made from.
     MapByVersion,
+    /// A map splits a controller otherwise only when all shards concerned are released, and gives each a new epoch.
+    SplitWhenReleased,
+    /// An ownership starts only when a map was seen that says which parents belong to it.
+    CutOfItsMap,
     /// Nothing is moved for its cost before every worker has told of costs.
     CostsKnown,
     /// A replica that was lost several times waits for its share.

@@ -1,7 +1,17 @@
-//! Which shard a controller, or one slice of it, belongs to.
+//! Which shard a controller, or one slice of it, belongs to, and which parents belong to a slice.
+
+mod cut;
+mod splits;
+
+use std::collections::BTreeSet;
 
 use metashard_api::id::{ControllerUid, ShardId, Slice};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
+
+pub use self::{
+    cut::Cut,
+    splits::{Recut, Splits},
+};
 
 /// The shard of one slice of a controller, in a map of `shard_count` shards (0 counts as 1).
 ///
@@ -12,6 +22,29 @@ pub fn shard_of(controller: &ControllerUid, slice: Slice, shard_count: u16) -> S
     let shard = hash % u64::from(shard_count.max(1));
     // A remainder of a u16 fits.
     ShardId(u16::try_from(shard).unwrap_or_default())
+}
+
+/// The shards of all slices of a controller that is split into `slices`.
+pub fn shards_of(controller: &ControllerUid, slices: u16, shard_count: u16) -> BTreeSet<ShardId> {
+    (0..slices.max(1))
+        .map(|slice| shard_of(controller, Slice(slice), shard_count))
+        .collect()
+}
+
+/// The slice of a parent, of a controller that is split into `slices` (0 counts as 1).
+///
+/// It is `xxh3_64` of `namespace/name`, or of `name` for a cluster-scoped parent, modulo the number of slices. The kind does
+/// not count. As with [`shard_of`], it may never change.
+pub fn slice_of(namespace: Option<&str>, name: &str, slices: u16) -> Slice {
+    let mut hasher = Xxh3::new();
+    if let Some(namespace) = namespace {
+        hasher.update(namespace.as_bytes());
+        hasher.update(b"/");
+    }
+    hasher.update(name.as_bytes());
+    let slice = hasher.digest() % u64::from(slices.max(1));
+    // A remainder of a u16 fits.
+    Slice(u16::try_from(slice).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -36,6 +69,42 @@ mod tests {
         ];
 
         assert_eq!(shards, [784, 297, 465, 1808, 745]);
+    }
+
+    #[test]
+    fn slices_of_known_parents_never_change() {
+        let slice = |namespace, name| slice_of(namespace, name, 64).0;
+
+        assert_eq!(
+            [
+                slice(Some("team-a"), "web"),
+                slice(Some("team-b"), "web"),
+                slice(None, "web"),
+                slice(Some(""), ""),
+            ],
+            [14, 27, 31, 46]
+        );
+        let whole = xxhash_rust::xxh3::xxh3_64(b"team-a/web");
+        assert_eq!(whole % 64, 14, "the text in one piece");
+        assert_eq!(slice_of(Some("team-a"), "web", 1), Slice(0));
+        assert_eq!(slice_of(Some("team-a"), "web", 0), Slice(0));
+    }
+
+    #[test]
+    fn parents_spread_evenly_over_slices_and_half_of_them_stays_when_their_number_doubles() {
+        let mut counts = [0_u32; 8];
+        for n in 0..8_000 {
+            let name = format!("parent-{n}");
+            let slice = slice_of(Some("default"), &name, 8).0;
+            counts[usize::from(slice)] += 1;
+            assert_eq!(slice_of(Some("default"), &name, 16).0 % 8, slice);
+        }
+
+        // Mean 1,000, standard deviation 30.
+        assert!(
+            counts.iter().all(|count| (850..1_150).contains(count)),
+            "{counts:?}"
+        );
     }
 
     #[test]

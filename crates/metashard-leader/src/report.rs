@@ -94,6 +94,13 @@ pub(crate) fn log(report: &Report) {
             let millis = took.total.as_millis();
             info!(incarnation = %to, why = why.as_str(), shards = claims.len(), millis, "shards assigned");
         }
+        Report::ControllerSplit {
+            controller,
+            before,
+            after,
+        } => {
+            info!(uid = %controller, before, after, "controller split into another number of slices");
+        }
         Report::WarmTimedOut { target, shards } => {
             warn!(incarnation = %target, shards = shards.len(), "warm-up timed out");
         }

@@ -14,9 +14,8 @@ use metashard_api::{
 use metashard_fleet::{
     invariants::Invariant,
     leader::{self, Action, Input, Leader, Snapshot},
-    map,
     monitor::LeaderMonitor,
-    record::{About, Seen, Written},
+    record::{About, Seen},
     recording::{History, Machine},
     rules::Rules,
     time::{BootTime, MonoTime},
@@ -27,7 +26,7 @@ use metashard_kube::{
     lease::{LeaseWatch, Leases},
     shard_map::{MapWatch, ShardMaps},
 };
-use metashard_runtime::{clock::Clock, metrics::Violations, pulse::Pulse, shutdown::Token};
+use metashard_runtime::{clock::Clock, fault, metrics::Violations, pulse::Pulse, shutdown::Token};
 use parking_lot::Mutex;
 use prometheus::Registry;
 use tokio::sync::{mpsc, watch};
@@ -128,7 +127,6 @@ pub struct Coordinator {
     /// Inputs that this driver answers by itself.
     inputs: VecDeque<Input>,
     leases_synced: bool,
-    shard_count: u16,
     metrics: Metrics,
     audit: report::Audit,
     recorder: Recorder,
@@ -193,7 +191,6 @@ impl Coordinator {
             renewals,
             inputs: VecDeque::new(),
             leases_synced: false,
-            shard_count: 0,
             metrics,
             audit: report::Audit::default(),
             recorder,
@@ -244,7 +241,7 @@ impl Coordinator {
                 Ok(()) = self.renewals.changed() => {
                     inputs.push(Input::OwnRenewal(*self.renewals.borrow_and_update()));
                 }
-                () = self.controllers.changed() => inputs.extend(self.count()),
+                () = self.controllers.changed() => inputs.extend(self.controllers_seen()),
                 () = lease_view.synced(), if !self.leases_synced => {
                     self.leases_synced = true;
                     inputs.extend(self.leases_told());
@@ -270,7 +267,6 @@ impl Coordinator {
         loop {
             let now = self.clock.now();
             let mut actions = Vec::new();
-            inputs.extend(self.count_for_new_map(&inputs));
             let own = self.machine.election().incarnation().cloned();
             let led = own.filter(|_| self.machine.leads(now));
             self.machine.step(now, inputs.clone(), &mut actions);
@@ -360,24 +356,9 @@ impl Coordinator {
         told
     }
 
-    fn count(&self) -> Option<Input> {
-        (self.shard_count > 0)
-            .then(|| Input::ControllersCounted(self.controllers.count(self.shard_count)))
-    }
-
-    /// The first map, or one with another number of shards, needs another count.
-    fn count_for_new_map(&mut self, inputs: &[Input]) -> Option<Input> {
-        let count = inputs.iter().rev().find_map(|input| match input {
-            Input::MapSeen(map::Seen::Present(map))
-            | Input::MapRead(Some(map::Seen::Present(map)))
-            | Input::MapWritten(Written::Accepted(map)) => Some(map.shard_count()),
-            _ => None,
-        })?;
-        if count == self.shard_count {
-            return None;
-        }
-        self.shard_count = count;
-        self.count()
+    fn controllers_seen(&self) -> Option<Input> {
+        let all = || Input::ControllersSeen(Arc::new(self.controllers.all()));
+        self.controllers.are_known().then(all)
     }
 
     fn publish(&mut self) {
@@ -404,7 +385,7 @@ impl Coordinator {
 
 fn machine_of(config: &Config, clock: &Clock) -> Leader {
     let since_1970 = clock.wall().duration_since(std::time::UNIX_EPOCH);
-    Leader::new(
+    let leader = Leader::new(
         clock.now(),
         leader::Config {
             replica: config.replica.clone(),
@@ -415,7 +396,11 @@ fn machine_of(config: &Config, clock: &Clock) -> Leader {
             unix_time: since_1970.unwrap_or_default(),
             rules: config.rules,
         },
-    )
+    );
+    match fault::number("merge-after") {
+        Some(seconds) => leader.merging_after(Duration::from_secs(seconds)),
+        None => leader,
+    }
 }
 
 /// The next thing that was watched, answered or said. Dropping the future loses nothing.

@@ -122,6 +122,7 @@ impl TryFrom<wire::LeaderMessage> for FromLeader {
             Wire::Assign(assign) => Order::Assign {
                 claim: claim(assign.claim.ok_or(Error::Missing("assign.claim"))?)?,
                 last_written: each(assign.last_written, last_written)?,
+                splits_as_of: (Term(assign.splits_term), Seq(assign.splits_seq)),
             },
             Wire::Drain(drain) => Order::Drain {
                 claim: claim(drain.claim.ok_or(Error::Missing("drain.claim"))?)?,
@@ -146,9 +147,12 @@ impl From<FromLeader> for wire::LeaderMessage {
             Order::Assign {
                 claim,
                 last_written,
+                splits_as_of,
             } => Wire::Assign(wire::Assign {
                 claim: Some(claim.into()),
                 last_written: last_written.into_iter().map(Into::into).collect(),
+                splits_term: splits_as_of.0.0,
+                splits_seq: splits_as_of.1.0,
             }),
             Order::Drain { claim, grace } => Wire::Drain(wire::Drain {
                 claim: Some(claim.into()),

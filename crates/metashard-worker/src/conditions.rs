@@ -1,5 +1,7 @@
 //! What a controller object says of itself: its conditions, computed from the health of the instance that serves it.
 
+use std::fmt;
+
 use metashard_api::{
     id::{Epoch, ReplicaId, ShardId},
     names::{ANNOTATION_OBSERVE, condition, reason},
@@ -80,6 +82,27 @@ pub(crate) struct Place {
     pub(crate) replica: ReplicaId,
     /// Which ownership of the shard.
     pub(crate) epoch: Epoch,
+    /// Into how many slices the controller is split; the shard is that of the first.
+    pub(crate) slices: u16,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            shard,
+            replica,
+            epoch,
+            slices,
+        } = self;
+        write!(f, "shard {shard} is served by {replica} at epoch {epoch}")?;
+        if *slices > 1 {
+            write!(
+                f,
+                "; this is the first of {slices} slices, and the conditions tell of its parents"
+            )?;
+        }
+        Ok(())
+    }
 }
 
 impl Health {
@@ -107,13 +130,7 @@ impl Health {
 
     /// The conditions that say so.
     pub(crate) fn known(&self, place: &Place) -> Vec<Known> {
-        let assigned = Part::good(
-            reason::OWNED,
-            format!(
-                "shard {} is served by {} at epoch {}",
-                place.shard, place.replica, place.epoch
-            ),
-        );
+        let assigned = Part::good(reason::OWNED, place.to_string());
         let mut known = vec![
             self.accepted.known(condition::ACCEPTED),
             self.watches.known(condition::WATCHES_READY),
@@ -160,6 +177,7 @@ mod tests {
             shard: ShardId(7),
             replica: ReplicaId::new("replica-0"),
             epoch: Epoch(3),
+            slices: 1,
         }
     }
 
@@ -176,6 +194,23 @@ mod tests {
     fn find(health: &Health, type_: &str) -> Known {
         let mut known = health.known(&place()).into_iter();
         known.find(|known| known.type_ == type_).unwrap()
+    }
+
+    #[test]
+    fn a_split_controller_says_what_its_conditions_tell_of() {
+        let assigned = |slices| {
+            let place = Place { slices, ..place() };
+            let mut known = healthy().known(&place).into_iter();
+            let assigned = known.find(|known| known.type_ == condition::ASSIGNED);
+            assigned.unwrap().message
+        };
+
+        assert_eq!(assigned(1), "shard 7 is served by replica-0 at epoch 3");
+        assert!(
+            assigned(4).contains("the first of 4 slices"),
+            "{}",
+            assigned(4)
+        );
     }
 
     #[test]

@@ -67,11 +67,6 @@ impl Dispatcher {
         self.ready.notify_one();
     }
 
-    /// Makes a key ready, because of `cause`.
-    pub(crate) fn push(&self, flow: FlowId, key: ParentKey, cause: Cause) {
-        self.push_all(flow, [key], cause);
-    }
-
     /// Makes keys ready, because of `cause`.
     pub(crate) fn push_all(
         &self,

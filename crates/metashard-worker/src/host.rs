@@ -5,27 +5,29 @@
 
 mod departing;
 mod draining;
+mod layout;
 mod loading;
 mod mode;
 mod recording;
 mod securing;
 mod starting;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use metashard_api::{
-    id::{ControllerUid, ShardId, Slice},
+    id::{ControllerUid, ShardId},
     names::reason,
 };
-use metashard_fleet::{
-    message::{Claim, LastWritten},
-    shard::shard_of,
-};
+use metashard_fleet::message::{Claim, LastWritten};
 use metashard_reconcile::object::Object;
 use metashard_runtime::{fault, pulse::Pulse, shutdown::Token, task::Tasks};
 use tokio::sync::mpsc;
 
-use self::{departing::Again, loading::Gauge, mode::Mode};
+use self::{departing::Again, layout::Layout, loading::Gauge, mode::Mode};
 use crate::{
     catalog::{Catalog, ControllerName},
     conditions::Part,
@@ -54,6 +56,8 @@ pub(crate) struct Host {
     context: Arc<Context>,
     catalog: Catalog,
     slots: BTreeMap<ControllerName, Slot>,
+    /// Where controllers belong, by the newest map.
+    layout: Layout,
     tenures: Tenures,
     /// For each ownership: how far its predecessor had come, so that whoever follows us knows it too.
     inherited: BTreeMap<Claim, Vec<LastWritten>>,
@@ -73,15 +77,21 @@ struct Slot {
     uid: ControllerUid,
     /// As last seen: events are told of it also when it is gone, or no longer selected.
     object: Arc<Object>,
-    state: SlotState,
+    /// What is done about each shard of it: one, unless it is split. One that is not named is not here.
+    seats: BTreeMap<ShardId, SeatState>,
 }
 
-/// What is done about one controller.
+/// One controller in one of its shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seat {
+    name: ControllerName,
+    shard: ShardId,
+}
+
+/// What is done about one controller in one of its shards, which is here.
 #[derive(Debug)]
-enum SlotState {
-    /// Its shard is not here.
-    Elsewhere,
-    /// Its shard is here, and it cannot run: its spec at this generation is refused, or a resource is missing.
+enum SeatState {
+    /// It cannot run: its spec at this generation is refused, or a resource is missing.
     Refused { generation: i64, why: Part },
     /// It runs, or is kept warm.
     Open(Arc<Instance>),
@@ -93,11 +103,11 @@ enum SlotState {
 #[derive(Debug)]
 enum Ended {
     /// The caches of this controller are as new as `claim` asks.
-    Fresh(ControllerName, Claim),
+    Fresh(Seat, Claim),
     /// The caches of every controller of this shard are filled, or cannot be.
     Warmed(ShardId),
     /// No sync of this controller's closed instance runs any more.
-    Closed(ControllerName),
+    Closed(Seat),
     /// Nothing of this ownership is under way any more.
     Drained(Claim, Vec<LastWritten>),
     /// A controller that is gone was looked at.
@@ -117,6 +127,7 @@ impl Host {
             context,
             catalog,
             slots: BTreeMap::new(),
+            layout: Layout::default(),
             tenures: Tenures::default(),
             inherited: BTreeMap::new(),
             tasks: Tasks::new(),
@@ -194,13 +205,13 @@ impl Host {
 
     async fn take_end(&mut self, ended: Ended) {
         match ended {
-            Ended::Fresh(name, claim) => self.begin(&name, claim),
+            Ended::Fresh(seat, claim) => self.begin(&seat, claim),
             Ended::Warmed(shard) => self.tell(ShardEvent::Warmed(shard)).await,
-            Ended::Closed(name) => {
-                if let Some(slot) = self.slots.get_mut(&name) {
-                    slot.state = SlotState::Elsewhere;
+            Ended::Closed(seat) => {
+                if let Some(slot) = self.slots.get_mut(&seat.name) {
+                    slot.seats.remove(&seat.shard);
                 }
-                self.settle(&name);
+                self.settle(&seat.name);
             }
             Ended::Drained(claim, last_written) => self.drained(claim, last_written).await,
             Ended::SeenOff(uid, departed) => self.seen_off(uid, departed),
@@ -226,21 +237,15 @@ impl Host {
         }
     }
 
-    /// The shard of a controller, by the newest map; `None` before there is one.
-    fn shard_of(&self, uid: &ControllerUid) -> Option<ShardId> {
-        let standing = self.context.standing.load();
-        let count = standing.map()?.shard_count();
-        Some(shard_of(uid, Slice::default(), count))
-    }
-
     /// Does what is missing for one controller.
     fn settle(&mut self, name: &ControllerName) {
+        self.layout.look(&self.context.standing.load());
         let object = self.catalog.get(name);
         if let (Some(object), false) = (&object, self.slots.contains_key(name)) {
             let slot = Slot {
                 uid: ControllerUid::new(object.uid()),
                 object: Arc::clone(object),
-                state: SlotState::Elsewhere,
+                seats: BTreeMap::new(),
             };
             self.slots.insert(name.clone(), slot);
         }
@@ -250,12 +255,17 @@ impl Host {
         match object.filter(|object| object.uid() == slot.uid.as_str()) {
             Some(object) => {
                 let old = std::mem::replace(&mut slot.object, Arc::clone(&object));
-                if let SlotState::Open(instance) = &slot.state
-                    && asks_for_sync(&old, &object)
-                {
-                    instance.force_all();
+                if asks_for_sync(&old, &object) {
+                    for instance in slot.instances() {
+                        instance.force_all();
+                    }
                 }
-                self.settle_present(name, &object);
+                let mut shards: BTreeSet<ShardId> = slot.seats.keys().copied().collect();
+                shards.extend(self.layout.shards(&slot.uid));
+                for shard in shards {
+                    let name = name.clone();
+                    self.settle_present(&Seat { name, shard }, &object);
+                }
             }
             None => self.settle_gone(name),
         }
@@ -265,66 +275,79 @@ impl Host {
         let Some(slot) = self.slots.get(name) else {
             return;
         };
-        match &slot.state {
-            SlotState::Open(_) => self.close(name, true),
-            SlotState::Closing => {}
-            SlotState::Elsewhere | SlotState::Refused { .. } => {
-                let uid = slot.uid.clone();
-                self.slots.remove(name);
-                self.reporter.forget(name);
-                self.see_off(name, &uid);
-                // Deleted and made anew under the same name.
-                if self.catalog.get(name).is_some() {
-                    self.settle(name);
-                }
+        let open = slot.instances().map(|instance| instance.shard);
+        let open: Vec<ShardId> = open.collect();
+        for shard in &open {
+            let (name, shard) = (name.clone(), *shard);
+            self.close(&Seat { name, shard }, true);
+        }
+        let states = self.slots.get(name).map(|slot| slot.seats.values());
+        let mut states = states.into_iter().flatten();
+        if !open.is_empty() || states.any(|state| matches!(state, SeatState::Closing)) {
+            return;
+        }
+        if let Some(slot) = self.slots.remove(name) {
+            self.reporter.forget(name);
+            self.see_off(name, &slot.uid);
+            // Deleted and made anew under the same name.
+            if self.catalog.get(name).is_some() {
+                self.settle(name);
             }
         }
     }
 
-    fn settle_present(&mut self, name: &ControllerName, object: &Arc<Object>) {
-        let Some(slot) = self.slots.get(name) else {
+    fn settle_present(&mut self, seat: &Seat, object: &Arc<Object>) {
+        let Some(slot) = self.slots.get(&seat.name) else {
             return;
         };
-        let shard = self.shard_of(&slot.uid);
-        let tenure = shard.and_then(|shard| self.tenures.get(shard)).cloned();
-        match &slot.state {
-            SlotState::Open(instance) => match tenure {
-                None => self.close(name, false),
+        let cut = self.layout.cut(&slot.uid, seat.shard);
+        let tenure = self.tenures.get(seat.shard).filter(|_| cut.is_some());
+        let tenure = tenure.cloned();
+        match slot.seats.get(&seat.shard) {
+            Some(SeatState::Open(instance)) => match tenure {
+                None => self.close(seat, false),
+                // Which parents it is of never changes: that is another one.
+                Some(_) if Some(instance.cut) != cut => self.close(seat, false),
                 Some(_) if instance.controller.generation != object.generation() => {
-                    self.close(name, true);
+                    self.close(seat, true);
                 }
-                Some(_) if self.is_in_another_mode(instance, object) => self.close_quietly(name),
+                Some(_) if self.is_in_another_mode(instance, object) => self.close_quietly(seat),
                 Some(Tenure::Owned { .. }) => {
-                    self.secure(name);
-                    self.freshen(name);
+                    self.secure(seat);
+                    self.freshen(seat);
                 }
-                Some(Tenure::Warm { .. } | Tenure::Draining { .. }) => self.secure(name),
+                Some(Tenure::Warm { .. } | Tenure::Draining { .. }) => self.secure(seat),
             },
-            SlotState::Refused { generation, why }
+            Some(SeatState::Refused { generation, why })
                 if *generation == object.generation()
                     && (why.reason != reason::HELD || self.mode(object) == Mode::Rest) =>
             {
                 if tenure.is_none() {
-                    self.set_state(name, SlotState::Elsewhere);
+                    self.leave(seat);
                 }
             }
-            SlotState::Elsewhere | SlotState::Refused { .. } => {
-                if let (Some(shard), Some(Tenure::Warm { .. } | Tenure::Owned { .. })) =
-                    (shard, tenure)
+            None | Some(SeatState::Refused { .. }) => {
+                if let (Some(cut), Some(Tenure::Warm { .. } | Tenure::Owned { .. })) = (cut, tenure)
                 {
-                    self.open(name, object, shard);
+                    self.open(seat, object, cut);
+                } else {
+                    self.leave(seat);
                 }
             }
-            SlotState::Closing => {}
+            Some(SeatState::Closing) => {}
         }
     }
 
     /// Does what is missing for the controllers of one shard: most shards hold none.
     fn settle_shard(&mut self, shard: ShardId) {
+        self.layout.look(&self.context.standing.load());
+        let belongs = |slot: &Slot| {
+            slot.seats.contains_key(&shard) || self.layout.cut(&slot.uid, shard).is_some()
+        };
         let names: Vec<_> = self
             .slots
             .iter()
-            .filter(|(_, slot)| self.shard_of(&slot.uid) == Some(shard))
+            .filter(|(_, slot)| belongs(slot))
             .map(|(name, _)| name.clone())
             .collect();
         for name in names {
@@ -339,11 +362,19 @@ impl Host {
         }
     }
 
-    fn set_state(&mut self, name: &ControllerName, state: SlotState) {
-        if let Some(slot) = self.slots.get_mut(name) {
-            slot.state = state;
+    fn set_state(&mut self, seat: &Seat, state: SeatState) {
+        if let Some(slot) = self.slots.get_mut(&seat.name) {
+            slot.seats.insert(seat.shard, state);
         }
-        self.reporter.mark(name);
+        self.reporter.mark(&seat.name);
+    }
+
+    /// Nothing is done about it any more.
+    fn leave(&mut self, seat: &Seat) {
+        let slot = self.slots.get_mut(&seat.name);
+        if slot.and_then(|it| it.seats.remove(&seat.shard)).is_some() {
+            self.reporter.mark(&seat.name);
+        }
     }
 
     /// Looks again at everything that a served resource may have been missing for.
@@ -358,30 +389,32 @@ impl Host {
     }
 
     fn open_instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
-        self.slots.values().filter_map(|slot| match &slot.state {
-            SlotState::Open(instance) => Some(instance),
-            SlotState::Elsewhere | SlotState::Refused { .. } | SlotState::Closing => None,
-        })
+        self.slots.values().flat_map(Slot::instances)
     }
 
-    /// The instance of a controller, if it is open.
-    fn open_instance(&self, name: &ControllerName) -> Option<Arc<Instance>> {
-        match &self.slots.get(name)?.state {
-            SlotState::Open(instance) => Some(Arc::clone(instance)),
-            SlotState::Elsewhere | SlotState::Refused { .. } | SlotState::Closing => None,
+    /// The instance of a controller in one shard, if it is open.
+    fn open_instance(&self, seat: &Seat) -> Option<Arc<Instance>> {
+        match self.slots.get(&seat.name)?.seats.get(&seat.shard)? {
+            SeatState::Open(instance) => Some(Arc::clone(instance)),
+            SeatState::Refused { .. } | SeatState::Closing => None,
         }
     }
 
-    /// The controllers of `shard`, with their instances.
-    fn in_shard(&self, shard: ShardId) -> Vec<(ControllerName, Arc<Instance>)> {
-        self.slots
-            .iter()
-            .filter_map(|(name, slot)| match &slot.state {
-                SlotState::Open(instance) if instance.shard == shard => {
-                    Some((name.clone(), Arc::clone(instance)))
-                }
-                _ => None,
+    /// Where controllers are open.
+    fn open_seats(&self) -> impl Iterator<Item = (Seat, &Arc<Instance>)> {
+        self.slots.iter().flat_map(|(name, slot)| {
+            slot.instances().map(|instance| {
+                let (name, shard) = (name.clone(), instance.shard);
+                (Seat { name, shard }, instance)
             })
+        })
+    }
+
+    /// The instances of the controllers of `shard`.
+    fn in_shard(&self, shard: ShardId) -> Vec<Arc<Instance>> {
+        self.open_instances()
+            .filter(|instance| instance.shard == shard)
+            .cloned()
             .collect()
     }
 
@@ -392,23 +425,41 @@ impl Host {
         }
     }
 
-    /// Writes the conditions of one controller, if this worker serves it and they changed. Most wait for the next round of
-    /// reports; that it cannot run is written at once.
+    /// Writes the conditions of one controller, if this worker serves it (of a split one, its first slice) and they changed.
+    /// Most wait for the next round of reports; that it cannot run is written at once.
     fn report(&self, name: &ControllerName) {
         let Some(slot) = self.slots.get(name) else {
             return;
         };
-        let shard = self.shard_of(&slot.uid);
-        let claim = shard.and_then(|shard| self.tenures.acting(shard));
+        let Some(shard) = self.layout.home(&slot.uid) else {
+            return;
+        };
+        let claim = self.tenures.acting(shard);
         let (Some(claim), Some(object)) = (claim, self.catalog.get(name)) else {
             return;
         };
-        match &slot.state {
-            SlotState::Refused { why, .. } => {
-                self.reporter.refused(name, &object, claim, why);
+        match slot.seats.get(&shard) {
+            Some(SeatState::Refused { why, .. }) => {
+                let slices = self.layout.slices(&slot.uid);
+                self.reporter.refused(name, &object, (claim, slices), why);
             }
-            SlotState::Open(instance) => self.reporter.open(name, &object, claim, instance),
-            SlotState::Elsewhere | SlotState::Closing => {}
+            Some(SeatState::Open(instance)) => self.reporter.open(name, &object, claim, instance),
+            None | Some(SeatState::Closing) => {}
         }
+    }
+
+    /// Whether what is told of a controller as a whole is told by this seat of it.
+    fn speaks(&self, seat: &Seat) -> bool {
+        let slot = self.slots.get(&seat.name);
+        slot.is_some_and(|slot| self.layout.home(&slot.uid) == Some(seat.shard))
+    }
+}
+
+impl Slot {
+    fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
+        self.seats.values().filter_map(|state| match state {
+            SeatState::Open(instance) => Some(instance),
+            SeatState::Refused { .. } | SeatState::Closing => None,
+        })
     }
 }

@@ -12,6 +12,7 @@ use metashard_api::{id::ShardId, names::reason};
 use metashard_fleet::{
     message::{Claim, LastWritten},
     queue::{Cause, FlowId, Outcome, Popped},
+    shard::Cut,
     time::MonoTime,
     worker::Freshness,
 };
@@ -41,7 +42,7 @@ use crate::{
     reconcile,
     related::RelatedObjects,
     trial::Trial,
-    triggers::{Begun, ChildEvents, ParentEvents},
+    triggers::{Begun, ChildEvents, Keys, ParentEvents},
     troubles::Troubles,
 };
 
@@ -50,6 +51,8 @@ use crate::{
 pub(crate) struct Instance {
     pub(crate) controller: Arc<Controller>,
     pub(crate) shard: ShardId,
+    /// Its part of the controller's parents.
+    pub(crate) cut: Cut,
     pub(crate) identity: Identity,
     pub(crate) flow: FlowId,
     pub(crate) hooks: Hooks,
@@ -165,12 +168,12 @@ pub(crate) struct LastSync {
 
 impl Instance {
     /// Opens the caches of a controller and starts to collect keys, in a flow that is held. With it comes whether parents
-    /// that it does not select may carry its finalizer.
+    /// that it does not select may carry its finalizer; and the shard, with the part of the parents that belongs to it.
     pub(crate) fn open(
         (controller, holds): (Controller, bool),
         hooks: Hooks,
         (gate, trial): (WriteGate, Option<Mutex<Trial>>),
-        shard: ShardId,
+        (shard, cut): (ShardId, Cut),
         context: &Arc<Context>,
     ) -> Arc<Self> {
         let controller = Arc::new(controller);
@@ -178,8 +181,13 @@ impl Instance {
         let flow = context
             .dispatcher
             .add_flow(&context.tenant, context.config.workers);
-        let parents = open_parents((&controller, holds), &identity, flow, context);
-        let children = open_children(&controller, &identity, flow, &parents, context);
+        let keys = Keys {
+            dispatcher: Arc::clone(&context.dispatcher),
+            flow,
+            cut,
+        };
+        let parents = open_parents((&controller, holds), &identity, &keys, context);
+        let children = open_children(&controller, &identity, &keys, &parents, context);
         let revisions = controller.history.as_ref().map(|history| {
             let key = ViewKey::new(identity.clone(), Arc::clone(&history.resource));
             // Only we write them: no event of theirs starts a sync.
@@ -193,6 +201,7 @@ impl Instance {
         let instance = Arc::new(Self {
             controller,
             shard,
+            cut,
             identity,
             flow,
             hooks,
@@ -372,6 +381,8 @@ impl Instance {
 
     /// Takes what is remembered of a parent. Put it back with [`Self::remember`].
     pub(crate) fn recall(&self, key: &ParentKey) -> ParentState {
+        let (namespace, name) = key.parts();
+        debug_assert!(self.cut.takes(namespace, name), "{key} is another's");
         self.parents_seen.lock().remove(key).unwrap_or_default()
     }
 
@@ -423,7 +434,7 @@ async fn reach(view: &View, last_written: &[LastWritten]) {
 fn open_parents(
     (controller, holds): (&Arc<Controller>, bool),
     identity: &Identity,
-    flow: FlowId,
+    keys: &Keys,
     context: &Arc<Context>,
 ) -> Arc<[View]> {
     let open = |(rule, of): (usize, &ParentRule)| {
@@ -435,8 +446,7 @@ fn open_parents(
         let subscriber = ParentEvents {
             controller: Arc::clone(controller),
             rule,
-            dispatcher: Arc::clone(&context.dispatcher),
-            flow,
+            keys: keys.clone(),
             begun: Begun::default(),
         };
         context.informers.open(key, Some(Arc::new(subscriber)))
@@ -447,7 +457,7 @@ fn open_parents(
 fn open_children(
     controller: &Arc<Controller>,
     identity: &Identity,
-    flow: FlowId,
+    keys: &Keys,
     parents: &Arc<[View]>,
     context: &Arc<Context>,
 ) -> Vec<View> {
@@ -459,8 +469,7 @@ fn open_children(
             let subscriber = ChildEvents {
                 controller: Arc::clone(controller),
                 parents: Arc::clone(parents),
-                dispatcher: Arc::clone(&context.dispatcher),
-                flow,
+                keys: keys.clone(),
                 begun: Begun::default(),
             };
             context.informers.open(key, Some(Arc::new(subscriber)))

@@ -110,7 +110,7 @@ impl Reporter {
         &self,
         name: &ControllerName,
         object: &Arc<Object>,
-        claim: Claim,
+        (claim, slices): (Claim, u16),
         why: &Part,
     ) {
         let not_opened = Part::unknown(reason::SYNCING, "the controller does not run");
@@ -122,7 +122,7 @@ impl Reporter {
             troubles: Vec::new(),
         };
         let about = (None, trial::resting(object, &self.context));
-        self.report(name, object, claim, health, about);
+        self.report(name, object, (claim, slices), health, about);
     }
 
     /// Reports a controller that runs or waits for its caches.
@@ -142,14 +142,15 @@ impl Reporter {
         };
         let parents = instance.parent_count(self.context.clock.now().mono);
         let about = (parents, trial::of(instance, object));
-        self.report(name, object, claim, health, about);
+        let place = (claim, instance.cut.slices());
+        self.report(name, object, place, health, about);
     }
 
     fn report(
         &self,
         name: &ControllerName,
         object: &Arc<Object>,
-        claim: Claim,
+        (claim, slices): (Claim, u16),
         health: Health,
         (parents, migration): (Option<u32>, Option<MigrationStatus>),
     ) {
@@ -160,6 +161,7 @@ impl Reporter {
                 shard: claim.shard,
                 replica: self.context.config.replica.clone(),
                 epoch: claim.epoch,
+                slices,
             },
             generation: object.generation(),
             parents,

@@ -8,7 +8,10 @@ use std::sync::{
 };
 
 use metashard_api::{id::ControllerKind, names};
-use metashard_fleet::queue::{Cause, FlowId};
+use metashard_fleet::{
+    queue::{Cause, FlowId},
+    shard::Cut,
+};
 use metashard_kube::informer::{Event, Subscriber, View};
 use metashard_reconcile::{controller::Controller, object::Object};
 
@@ -75,16 +78,36 @@ pub(crate) fn asks_for_sync(old: &Object, new: &Object) -> bool {
     asked(new).is_some_and(|value| asked(old) != Some(value))
 }
 
+/// Where keys go, and of which parents.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    /// The queue.
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    /// The controller's flow.
+    pub(crate) flow: FlowId,
+    /// The part of the parents that is served here.
+    pub(crate) cut: Cut,
+}
+
+impl Keys {
+    /// Pushes the keys that are served here.
+    fn push(&self, keys: impl IntoIterator<Item = ParentKey>, cause: Cause) {
+        let ours = keys.into_iter().filter(|key| {
+            let (namespace, name) = key.parts();
+            self.cut.takes(namespace, name)
+        });
+        self.dispatcher.push_all(self.flow, ours, cause);
+    }
+}
+
 /// Pushes the keys of parents that changed.
 pub(crate) struct ParentEvents {
     /// The controller that they are parents of.
     pub(crate) controller: Arc<Controller>,
     /// Index of the rule of their kind.
     pub(crate) rule: usize,
-    /// Where its keys go.
-    pub(crate) dispatcher: Arc<Dispatcher>,
-    /// Its flow.
-    pub(crate) flow: FlowId,
+    /// Where their keys go.
+    pub(crate) keys: Keys,
     /// Whether the start is over.
     pub(crate) begun: Begun,
 }
@@ -102,6 +125,13 @@ impl ParentEvents {
 
 impl Subscriber for ParentEvents {
     fn on_event(&self, event: Event) {
+        // First of all: of a split controller, most are others'.
+        let (Event::Applied { new: of, .. } | Event::Deleted { old: of }) = &event else {
+            return self.begun.set();
+        };
+        if !self.keys.cut.takes(of.namespace(), of.name()) {
+            return;
+        }
         let concerns = |parent: &Object| self.controller.concerns(parent);
         let (parent, cause) = match event {
             Event::Applied { old, new } => {
@@ -114,10 +144,9 @@ impl Subscriber for ParentEvents {
                 (new, cause)
             }
             Event::Deleted { old } => (old, Cause::Parent),
-            Event::Synced => return self.begun.set(),
+            Event::Synced => return,
         };
-        self.dispatcher
-            .push(self.flow, ParentKey::of(self.rule, &parent), cause);
+        self.keys.push([ParentKey::of(self.rule, &parent)], cause);
     }
 }
 
@@ -127,10 +156,8 @@ pub(crate) struct ChildEvents {
     pub(crate) controller: Arc<Controller>,
     /// The caches of parents, by parent rule.
     pub(crate) parents: Arc<[View]>,
-    /// Where its keys go.
-    pub(crate) dispatcher: Arc<Dispatcher>,
-    /// Its flow.
-    pub(crate) flow: FlowId,
+    /// Where their keys go.
+    pub(crate) keys: Keys,
     /// Whether the start is over.
     pub(crate) begun: Begun,
 }
@@ -143,6 +170,9 @@ impl ChildEvents {
         let namespace = child
             .namespace()
             .filter(|_| parents.key().resource().namespaced);
+        if !self.keys.cut.takes(namespace, owner.name) {
+            return None;
+        }
         let parent = parents.get(namespace, owner.name)?;
         (owner.uid == parent.uid()).then(|| ParentKey::of(rule, &parent))
     }
@@ -160,12 +190,12 @@ impl ChildEvents {
         let cause = self.begun.or_move(Cause::Child);
         if child.controller_owner().is_some() {
             if let Some(key) = self.controlling_parent(child) {
-                self.dispatcher.push(self.flow, key, cause);
+                self.keys.push([key], cause);
             }
         } else if cause == Cause::Child {
             // At the start every parent is synced anyway.
             let keys = possible_parents(child, &self.controller, &self.parents);
-            self.dispatcher.push_all(self.flow, keys, cause);
+            self.keys.push(keys, cause);
         }
     }
 }
@@ -182,7 +212,7 @@ impl Subscriber for ChildEvents {
             }
             Event::Deleted { old } => {
                 if let Some(key) = self.controlling_parent(&old) {
-                    self.dispatcher.push(self.flow, key, Cause::Child);
+                    self.keys.push([key], Cause::Child);
                 }
             }
             Event::Synced => self.begun.set(),

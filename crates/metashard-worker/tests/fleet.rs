@@ -257,6 +257,7 @@ fn map_of(term: u64, seq: u64, incarnation: &Incarnation, epoch: u64) -> ShardMa
         seq: Seq(seq),
         leader: None,
         shard_count: 1,
+        splits: Vec::new(),
         members: vec![Member {
             replica: "r1".to_owned(),
             incarnation: incarnation.to_string(),

@@ -16,6 +16,7 @@ fn hold(worker: u8, shard: u16, epoch: u64) -> Hold<u8> {
 fn sound() -> World<u8> {
     World {
         acting: [hold(1, 0, 3), hold(2, 1, 1)].into(),
+        parents: [("a".into(), 1), ("b".into(), 1), ("c".into(), 2)].into(),
         in_flight: [hold(1, 0, 3)].into(),
         published: [hold(1, 0, 1), hold(2, 0, 2), hold(1, 0, 3), hold(2, 1, 1)].into(),
         released: [hold(1, 0, 1), hold(2, 0, 2)].into(),
@@ -47,6 +48,15 @@ fn change(object: &str, epoch: u64, verb: Verb) -> Applied<&str> {
 #[test]
 fn sound_world_breaks_nothing() {
     assert_eq!(sound().broken(), [].into());
+}
+
+#[test]
+fn two_workers_for_one_parent_break_exclusive() {
+    let mut world = sound();
+
+    world.parents.insert(("b".into(), 2));
+
+    assert_eq!(world.broken(), [Invariant::Exclusive].into());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a leader does in its term: prove who is over, plan, hand over, and write the map.
 
 mod planning;
+mod recutting;
 mod talk;
 
 use std::{
@@ -9,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use metashard_api::id::{Epoch, Incarnation, ReplicaId, ShardId, Term};
+use metashard_api::id::{Epoch, Incarnation, ReplicaId, Seq, ShardId, Term};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,9 @@ use crate::{
         Action, Config, Report, Took, Why,
         demand::Demand,
         flaps::Flaps,
+        recutting::Recutting,
         spec,
+        splitting::{Asked, Splitting},
         table::Table,
         turnover::Turnover,
         world::{Peers, World},
@@ -28,6 +31,7 @@ use crate::{
     membership::{Membership, earliest},
     message::{Claim, LastWritten},
     rules::Rule,
+    shard::Splits,
     time::{MonoTime, Now},
 };
 
@@ -64,6 +68,12 @@ pub(crate) struct Coordinator {
     /// How hot the hottest member was at the last plan, in hundredths of the mean.
     hottest_percent: u32,
     demand: Demand,
+    /// What has been noticed of controllers that may have to be split.
+    splitting: Splitting,
+    /// The change of splits under way.
+    recutting: Option<Recutting>,
+    /// The map that may have changed splits last.
+    splits_as_of: (Term, Seq),
     plan_at: MonoTime,
     share_at: Option<MonoTime>,
     /// Something has changed since it was last looked for shards that are free.
@@ -81,6 +91,10 @@ pub(crate) struct Tools<'a> {
     pub(crate) membership: &'a mut Membership,
     pub(crate) table: &'a mut Table,
     pub(crate) controllers: &'a BTreeMap<ShardId, u32>,
+    /// All controllers, if they are known.
+    pub(crate) asked: Option<&'a Asked>,
+    /// How long a split controller has to be cold before it is merged.
+    pub(crate) merge_after: Duration,
     pub(crate) turnover: &'a Turnover,
 }
 
@@ -99,6 +113,8 @@ impl Coordinator {
         Self {
             term: map.spec.term,
             members: members(&map),
+            // Perhaps an earlier one: who has seen this one knows of it, too.
+            splits_as_of: map.version(),
             map,
             peers: Peers::default(),
             hand_overs: HandOvers::default(),
@@ -112,6 +128,8 @@ impl Coordinator {
             moved: VecDeque::new(),
             hottest_percent: 100,
             demand: Demand::default(),
+            splitting: Splitting::default(),
+            recutting: None,
             plan_at: now.mono,
             share_at: None,
             is_dirty: true,
@@ -157,6 +175,7 @@ impl Coordinator {
         let gathered = self.free_since.map(|since| since + GATHER);
         let gathered = gathered.filter(|gathered| *gathered > now.mono);
         let plan = earliest(Some(self.plan_at), self.share_at);
+        let plan = earliest(plan, self.recut_timeout(config.drain_hook_grace));
         earliest(plan, earliest(hand_overs, gathered))
     }
 
@@ -176,6 +195,7 @@ impl Coordinator {
         }
         self.pursue(now, tools.membership, out);
         self.settle(now, tools);
+        self.give_up_recutting(now, tools);
         self.plan_if_due(now, tools, out);
         self.hand_over(now, tools, out);
         self.write(now, tools, out);
@@ -220,6 +240,7 @@ impl Coordinator {
             controllers: tools.controllers,
             turnover: tools.turnover,
             held_back: &self.held_back,
+            recutting: self.recutting.as_ref(),
             rules: tools.config.rules,
         }
     }
@@ -258,6 +279,12 @@ impl Coordinator {
 
     fn take(&mut self, now: Now, map: Arc<Map>, out: &mut Vec<Action>) {
         let mut groups: BTreeMap<(Incarnation, Why), (Vec<Claim>, Took)> = BTreeMap::new();
+        let recuts = Splits::of(&self.map.spec).changes(&Splits::of(&map.spec));
+        let mut recut = BTreeSet::new();
+        for (controller, it) in &recuts {
+            self.splits_as_of = map.version();
+            recut.extend(it.shards(controller, map.shard_count()));
+        }
         for change in self.replace(map) {
             let shard = change.shard;
             self.peers.costs.moved(shard);
@@ -265,6 +292,8 @@ impl Coordinator {
                 let epoch = change.old_epoch;
                 self.hand_overs.release(Claim { shard, epoch }, owner)
             });
+            // What others wrote for parents that are of it now is not known by shard.
+            let released = released.filter(|_| !recut.contains(&shard));
             let last_written = released.map(|it| it.last_written.clone());
             self.last_written
                 .insert(shard, last_written.unwrap_or_default());
@@ -290,6 +319,7 @@ impl Coordinator {
             self.orphans.remove(&shard);
         }
         self.is_dirty = true;
+        self.take_splits(now, &recuts, out);
         for ((to, why), (claims, took)) in groups {
             out.push(Action::Report(Report::ShardsAssigned {
                 to,
@@ -399,8 +429,9 @@ impl Coordinator {
             return;
         }
         let owners = self.new_owners(tools);
+        let recuts = self.recuts(&owners, tools).cloned();
         // As long as there is something to write, it may have to be written again.
-        self.is_dirty = !owners.is_empty() || tools.table.is_edited();
+        self.is_dirty = !owners.is_empty() || recuts.is_some() || tools.table.is_edited();
         if !self.is_dirty {
             self.free_since = None;
             return;
@@ -415,7 +446,10 @@ impl Coordinator {
             return;
         }
         self.free_since = None;
-        let spec = spec::with_new_owners(&self.map.spec, &owners);
+        let mut spec = spec::with_new_owners(&self.map.spec, &owners);
+        if let Some(recuts) = recuts {
+            spec::recut(&mut spec, &recuts, &owners);
+        }
         let mut base = Arc::clone(&self.map);
         if !tools.config.rules.keep(Rule::MapByVersion) {
             Arc::make_mut(&mut base).resource_version = String::new();

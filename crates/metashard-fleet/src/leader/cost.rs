@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     message::{ControllerLoad, Load, ShardLoad},
+    shard::Recut,
     time::{MonoTime, Now},
 };
 
@@ -110,6 +111,32 @@ impl Costs {
     /// What `shard` costs, if that is known.
     pub(crate) fn of_shard(&self, shard: ShardId) -> Option<u64> {
         self.shards.get(&shard)?.cost
+    }
+
+    /// What the slices of `controller` cost, of which there are `slices`.
+    pub(crate) fn of_controller(&self, controller: &ControllerUid, slices: u16) -> Vec<u64> {
+        let id = |slice| (controller.clone(), Slice(slice));
+        let cost = |slice| self.controllers.get(&id(slice)).map_or(0, |it| it.cost);
+        (0..slices).map(cost).collect()
+    }
+
+    /// `shard` will cost this.
+    pub(crate) fn expect(&mut self, shard: ShardId, cost: u64) {
+        self.shards.entry(shard).or_default().cost = Some(cost);
+    }
+
+    /// `controller` is split otherwise: until its slices are measured they cost the same.
+    pub(crate) fn recut(&mut self, now: Now, controller: &ControllerUid, recut: Recut) {
+        let total: u64 = self.of_controller(controller, recut.before).iter().sum();
+        self.controllers.retain(|(it, _), _| it != controller);
+        let each = OfController {
+            cost: total / u64::from(recut.after.max(1)),
+            heard: now.mono,
+        };
+        for slice in (0..recut.after).map(Slice) {
+            self.controllers
+                .insert((controller.clone(), slice), each.clone());
+        }
     }
 
     /// Bytes in the caches that `shard` needs, as far as is known.

@@ -3,10 +3,10 @@
 mod closing;
 mod showing;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use metashard_api::{
-    id::{ShardId, Term},
+    id::{ShardId, Slice, Term},
     shard_map::Member,
 };
 
@@ -19,12 +19,14 @@ use crate::{
         coordinator::{Coordinator, Tools},
         recovery::Recovery,
         spec,
+        splitting::{Asked, MERGE_AFTER},
         table::Table,
         turnover::Turnover,
     },
     map::Map,
     membership::{Membership, earliest},
     rules::Rule,
+    shard::{Splits, shard_of},
     time::{MonoTime, Now},
 };
 
@@ -44,6 +46,9 @@ pub struct Leader {
     membership: Membership,
     table: Table,
     controllers: BTreeMap<ShardId, u32>,
+    /// All controllers, once they are known.
+    asked: Option<Arc<Asked>>,
+    merge_after: Duration,
     turnover: Turnover,
     lead: Lead,
     nobody_led_yet: bool,
@@ -90,6 +95,8 @@ impl Leader {
             membership: Membership::new(config.lease_duration, config.rules),
             table: Table::default(),
             controllers: BTreeMap::new(),
+            asked: None,
+            merge_after: MERGE_AFTER,
             turnover: Turnover::default(),
             lead: Lead::Idle,
             nobody_led_yet: false,
@@ -129,6 +136,13 @@ impl Leader {
     /// Acts on time alone. Early or repeated calls do nothing.
     pub fn handle_timeout(&mut self, now: Now, out: &mut Vec<Action>) {
         self.advance(now, false, out);
+    }
+
+    /// Merges split controllers that have been cold for `length`, instead of half an hour.
+    #[must_use]
+    pub fn merging_after(mut self, length: Duration) -> Self {
+        self.merge_after = length;
+        self
     }
 
     /// The election within.
@@ -189,6 +203,10 @@ impl Leader {
             Input::MapSeen(seen) => self.take_map(now, |table| table.see(seen)),
             Input::MapRead(seen) => self.take_map(now, |table| table.read(now, seen)),
             Input::MapWritten(written) => self.take_map(now, |table| table.written(now, written)),
+            Input::ControllersSeen(asked) => {
+                self.asked = Some(asked);
+                self.count_anew(now);
+            }
             Input::ControllersCounted(_) | Input::FromWorker(..) | Input::SessionClosed(_) => {
                 self.hear(now, input, out);
             }
@@ -198,10 +216,33 @@ impl Leader {
     fn take_map(&mut self, now: Now, take: impl FnOnce(&mut Table)) {
         let before = self.table.map().cloned();
         take(&mut self.table);
-        if let (Some(before), Some(after)) = (before, self.table.map())
+        if let (Some(before), Some(after)) = (&before, self.table.map())
             && before.version() != after.version()
         {
             self.turnover.see(now, &before.spec, &after.spec);
+        }
+        let places = |map: &Arc<Map>| (map.shard_count(), Splits::of(&map.spec));
+        if before.as_ref().map(places) != self.table.map().map(places) {
+            self.count_anew(now);
+        }
+    }
+
+    /// Counts the controllers of each shard by the newest map, if they are known.
+    fn count_anew(&mut self, now: Now) {
+        let (Some(asked), Some(map)) = (&self.asked, self.table.map()) else {
+            return;
+        };
+        let splits = Splits::of(&map.spec);
+        let mut counts = BTreeMap::new();
+        for controller in asked.keys() {
+            for slice in (0..splits.slices(controller)).map(Slice) {
+                let shard = shard_of(controller, slice, map.shard_count());
+                *counts.entry(shard).or_default() += 1;
+            }
+        }
+        self.controllers = counts;
+        if let Lead::Coordinating(coordinator) = &mut self.lead {
+            coordinator.want_plan(now);
         }
     }
 
@@ -315,6 +356,8 @@ impl Leader {
                     membership: &mut self.membership,
                     table: &mut self.table,
                     controllers: &self.controllers,
+                    asked: self.asked.as_deref(),
+                    merge_after: self.merge_after,
                     turnover: &self.turnover,
                 };
                 coordinator.run(now, has_news, &mut tools, out);
@@ -363,6 +406,8 @@ impl Leader {
             membership: &mut self.membership,
             table: &mut self.table,
             controllers: &self.controllers,
+            asked: self.asked.as_deref(),
+            merge_after: self.merge_after,
             turnover: &self.turnover,
         };
         coordinator.run(now, true, &mut tools, out);

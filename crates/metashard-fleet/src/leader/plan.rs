@@ -212,12 +212,21 @@ impl World<'_> {
 
     /// What `shard` weighs; 0 if it holds no controller. `typical` is what a controller costs of which nothing is known.
     fn weight(&self, shard: ShardId, typical: u64) -> u64 {
-        let n = u64::from(self.n_controllers(shard));
+        let expected = self.recutting.and_then(|it| it.shards.get(&shard));
+        let n = expected.map_or_else(|| self.n_controllers(shard), |it| it.n_controllers);
+        let n = u64::from(n);
         if n == 0 {
             return 0;
         }
-        let known = self.peers.costs.of_shard(shard);
+        let known = expected.map_or_else(|| self.peers.costs.of_shard(shard), |it| it.cost);
         known.unwrap_or(n * typical).max(n * QUIET)
+    }
+
+    /// What all controllers cost together, as far as is known.
+    pub(crate) fn total_cost(&self) -> u64 {
+        let known = self.controllers.keys();
+        let known = known.filter_map(|shard| self.peers.costs.of_shard(*shard));
+        known.fold(0, u64::saturating_add)
     }
 
     /// What a controller costs in the mean, as far as is known.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metashard_api::id::{Incarnation, ReplicaId, ShardId, Term};
+use metashard_api::id::{ControllerUid, Incarnation, ReplicaId, ShardId, Term};
 
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,15 @@ pub enum Report {
         /// How long it took.
         took: Took,
     },
+    /// A controller is split into another number of slices, and the map says so.
+    ControllerSplit {
+        /// The controller.
+        controller: ControllerUid,
+        /// Slices before.
+        before: u16,
+        /// Slices after.
+        after: u16,
+    },
     /// A target did not answer a Warm in time.
     WarmTimedOut {
         /// The target.
@@ -97,6 +106,8 @@ pub enum Why {
     RollOut,
     /// To balance the load.
     Balance,
+    /// A controller of it is split otherwise.
+    Split,
 }
 
 /// How long the phases of hand-overs took; of several, the longest of each.
@@ -135,6 +146,7 @@ impl Why {
             Self::Join => "join",
             Self::RollOut => "roll_out",
             Self::Balance => "balance",
+            Self::Split => "split",
         }
     }
 
@@ -142,7 +154,7 @@ impl Why {
     pub const fn is_voluntary(self) -> bool {
         match self {
             Self::First | Self::Orphaned | Self::Leaving => false,
-            Self::Join | Self::RollOut | Self::Balance => true,
+            Self::Join | Self::RollOut | Self::Balance | Self::Split => true,
         }
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use metashard_api::{
-    id::{Epoch, Incarnation, ReplicaId, Seq, ShardId, Term},
+    id::{ControllerUid, Epoch, Incarnation, ReplicaId, Seq, ShardId, Term},
     shard_map::{Member, ShardEntry, ShardMapSpec},
 };
 
-use crate::leader::table::Table;
+use crate::{
+    leader::table::Table,
+    shard::{Recut, Splits},
+};
 
 /// A replica in one of its incarnations, as the map writes it.
 pub(crate) fn member(replica: &ReplicaId, incarnation: &Incarnation) -> Member {
@@ -60,6 +63,7 @@ pub(crate) fn made_anew(
         seq: Seq(1),
         leader: Some(leader),
         shard_count,
+        splits: Vec::new(),
         members: Vec::new(),
         shards: vec![unowned; usize::from(shard_count)],
     }
@@ -94,8 +98,27 @@ pub(crate) fn with_new_owners(
         seq: map.seq.next(),
         leader: map.leader.clone(),
         shard_count: map.shard_count,
+        splits: map.splits.clone(),
         members: named.iter().copied().cloned().collect(),
         shards: shards.collect(),
+    }
+}
+
+/// Splits controllers otherwise in a map with `new_owners`. These all get one epoch, above that of each: whichever shard a
+/// parent belongs to afterwards, its next ownership has a higher number than its last.
+pub(crate) fn recut(
+    map: &mut ShardMapSpec,
+    changes: &BTreeMap<ControllerUid, Recut>,
+    new_owners: &BTreeMap<ShardId, Member>,
+) {
+    map.splits = Splits::of(map).with(changes).to_spec();
+    let index = |shard: &ShardId| usize::from(shard.0);
+    let given = new_owners.keys().filter_map(|it| map.shards.get(index(it)));
+    let highest = given.map(|entry| entry.epoch).max().unwrap_or_default();
+    for shard in new_owners.keys() {
+        if let Some(entry) = map.shards.get_mut(index(shard)) {
+            entry.epoch = highest;
+        }
     }
 }
 

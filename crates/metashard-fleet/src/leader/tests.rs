@@ -7,4 +7,5 @@ mod hand_over;
 mod map_loss;
 mod recorded;
 mod roll_out;
+mod splits;
 mod term;

@@ -10,7 +10,7 @@ use metashard_api::id::{Epoch, Incarnation, ShardId};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    leader::{cost::Costs, turnover::Turnover},
+    leader::{cost::Costs, recutting::Recutting, turnover::Turnover},
     map::Map,
     membership::Membership,
     rules::Rules,
@@ -53,6 +53,8 @@ pub(crate) struct World<'a> {
     pub(crate) turnover: &'a Turnover,
     /// Who joined and waits for a share, and until when.
     pub(crate) held_back: &'a BTreeMap<Incarnation, MonoTime>,
+    /// The change of splits under way.
+    pub(crate) recutting: Option<&'a Recutting>,
     /// All rules, except in a test of one.
     pub(crate) rules: Rules,
 }

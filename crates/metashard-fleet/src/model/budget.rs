@@ -19,6 +19,8 @@ pub(super) struct Budget {
     pub(super) leaves: u8,
     /// Writes of a child.
     pub(super) writes: u8,
+    /// Controllers that are to be split.
+    pub(super) splits: u8,
 }
 
 /// Nothing goes wrong.
@@ -31,6 +33,7 @@ pub(super) const NONE: Budget = Budget {
     step_downs: 0,
     leaves: 0,
     writes: 0,
+    splits: 0,
 };
 
 /// Takes one from `count`, if there is one.

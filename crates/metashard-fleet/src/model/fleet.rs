@@ -8,6 +8,7 @@ mod history;
 mod process;
 mod requests;
 mod session;
+mod split;
 mod start;
 
 use std::sync::Arc;
@@ -141,6 +142,8 @@ pub(super) enum Step {
     Leave(usize),
     /// A worker writes the child.
     Write(usize),
+    /// The spec of the controller asks for two slices.
+    Split,
     /// Somebody deletes the Lease of a worker.
     Delete(Incarnation),
     BeginOutage,
@@ -188,6 +191,9 @@ impl Model for Fleet {
             None if state.budget.outages > 0 => steps.push(Step::BeginOutage),
             None => {}
         }
+        if state.budget.splits > 0 {
+            steps.push(Step::Split);
+        }
         if state.now < state.end {
             steps.push(Step::Tick);
         }
@@ -209,6 +215,9 @@ impl Model for Fleet {
             }),
             Property::sometimes("a shard changes hands", |_, state: &State| {
                 (0..state.processes.len()).any(|n| state.has_taken_over(n))
+            }),
+            Property::sometimes("a controller is split", |_, state: &State| {
+                state.serves_split()
             }),
             Property::always("machines come to rest", |_, state: &State| !state.restless),
         ]
@@ -321,6 +330,10 @@ impl Fleet {
             Step::Write(n) => {
                 spend(&mut state.budget.writes);
                 self.write_child(state, n);
+            }
+            Step::Split => {
+                spend(&mut state.budget.splits);
+                self.split(state);
             }
             Step::Delete(incarnation) => {
                 spend(&mut state.budget.deletions);

@@ -16,6 +16,8 @@ struct Found {
     broken: BTreeSet<Invariant>,
     /// Whether some history shows what has to be possible for all this to mean anything.
     is_meaningful: bool,
+    /// Whether in some history a controller is split.
+    is_split: bool,
 }
 
 /// Explores every history of `model`, up to the first that breaks an invariant. `name` is told with the number of states.
@@ -49,5 +51,6 @@ where
             .map(|path| broken(path.last_state()).clone())
             .unwrap_or_default(),
         is_meaningful: found.keys().any(|name| name.ends_with("changes hands")),
+        is_split: found.contains_key("a controller is split"),
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     membership::State,
     message::{Claim, FromLeader, FromWorker, Order},
     record::{Record, Seen, Written},
+    shard::Splits,
     time::{MonoTime, Now},
 };
 
@@ -148,13 +149,19 @@ impl LeaderMonitor {
         let Some(base) = &write.base else {
             return true;
         };
+        // Which parents a shard is of may not change under its owner either.
+        let recuts = Splits::of(&base.spec).changes(&Splits::of(&write.spec));
+        let recuts = recuts.iter();
+        let recut: BTreeSet<ShardId> = recuts
+            .flat_map(|(controller, it)| it.shards(controller, base.shard_count()))
+            .collect();
         let n_shards = u16::try_from(base.spec.shards.len()).unwrap_or(u16::MAX);
         (0..n_shards).map(ShardId).all(|shard| {
             let Some((owner, epoch)) = base.spec.owner(shard) else {
                 return true;
             };
             let next = write.spec.owner(shard).map(|(member, _)| member);
-            let stays = next == Some(owner);
+            let stays = next == Some(owner) && !recut.contains(&shard);
             stays
                 || self.released.contains(&Claim { shard, epoch })
                 || !self

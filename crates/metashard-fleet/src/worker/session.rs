@@ -7,7 +7,7 @@ use crate::{
     worker::{
         Action,
         machine::{Stage, Worker},
-        shards::Release,
+        shards::{Assign, Release},
     },
 };
 
@@ -60,10 +60,15 @@ impl Worker {
             Order::Assign {
                 claim,
                 last_written,
+                splits_as_of,
             } => {
-                let newest = self.maps.version();
-                self.shards
-                    .assign(claim, (term, seq), newest, last_written, out);
+                let assign = Assign {
+                    claim,
+                    last_written,
+                    as_of: (term, seq),
+                    splits_as_of,
+                };
+                self.shards.assign(assign, self.maps.version(), out);
                 self.settle(out);
             }
             Order::Drain { claim, grace } => {

@@ -10,14 +10,28 @@ use crate::{
     map::Map,
     message::{Claim, LastWritten},
     rules::{Rule, Rules},
+    shard::Splits,
     worker::{Action, Freshness, Held, HeldState},
 };
 
 /// All shards that concern one incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Shards {
-    shards: BTreeMap<ShardId, Shard>,
+    all: BTreeMap<ShardId, Shard>,
+    /// Of the map that was applied last.
+    splits: Splits,
     rules: Rules,
+}
+
+/// What an Assign says.
+#[derive(Debug)]
+pub(super) struct Assign {
+    pub(super) claim: Claim,
+    pub(super) last_written: Vec<LastWritten>,
+    /// The map that it stands on.
+    pub(super) as_of: (Term, Seq),
+    /// The map that may have changed splits last.
+    pub(super) splits_as_of: (Term, Seq),
 }
 
 /// A release to tell the leader.
@@ -46,6 +60,8 @@ struct Shard {
     released: Option<(Epoch, Vec<LastWritten>)>,
     /// The last ownership that ended here, and what its successor's caches must have seen if that is this incarnation.
     carried: Option<(Epoch, Freshness)>,
+    /// The map has changed which parents belong to what runs.
+    is_cut_otherwise: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -67,7 +83,8 @@ enum State {
 impl Shards {
     pub(super) fn new(rules: Rules) -> Self {
         Self {
-            shards: BTreeMap::new(),
+            all: BTreeMap::new(),
+            splits: Splits::default(),
             rules,
         }
     }
@@ -84,35 +101,60 @@ impl Shards {
         for (id, entry) in (0..).map(ShardId).zip(&spec.shards) {
             let is_mine = mine.is_some() && entry.owner == mine;
             if is_mine {
-                self.shards.entry(id).or_default();
+                self.all.entry(id).or_default();
             }
-            if let Some(shard) = self.shards.get_mut(&id) {
+            if let Some(shard) = self.all.get_mut(&id) {
                 let given = is_mine.then_some(entry.epoch);
                 shard.apply_entry(version, entry.epoch, given, self.rules);
             }
         }
-        for (id, shard) in &mut self.shards {
+        for (id, shard) in &mut self.all {
             if usize::from(id.0) >= spec.shards.len() {
                 shard.apply_entry(version, shard.entry, None, self.rules);
             }
         }
+        self.apply_splits(map);
     }
 
-    /// Takes an Assign that stands on `version`, which counts as that map's entry; `newest` is the newest map's.
-    /// Call [`Self::settle`] afterwards.
-    pub(super) fn assign(
-        &mut self,
-        claim: Claim,
-        version: (Term, Seq),
-        newest: (Term, Seq),
-        last_written: Vec<LastWritten>,
-        out: &mut Vec<Action>,
-    ) {
-        let shard = self.shards.entry(claim.shard).or_default();
-        if version > newest && version >= shard.as_of && claim.epoch >= shard.entry {
-            shard.apply_entry(version, claim.epoch, Some(claim.epoch), self.rules);
+    /// What an ownership is of never changes. Should a map do so nevertheless, as one that somebody edited, all of it is
+    /// released, for the leader to give it anew.
+    fn apply_splits(&mut self, map: &Map) {
+        let splits = Splits::of(&map.spec);
+        let changes = self.splits.changes(&splits);
+        for (controller, recut) in &changes {
+            for id in recut.shards(controller, map.shard_count()) {
+                let shard = self.all.get_mut(&id);
+                if let Some(shard) = shard.filter(|_| self.rules.keep(Rule::SplitWhenReleased)) {
+                    // Others have written for parents that are of it now.
+                    shard.carried = None;
+                    shard.assigned = None;
+                    let running = shard.running.as_ref().map(|running| running.epoch);
+                    shard.is_cut_otherwise |= running.is_some() && running == shard.given;
+                }
+            }
         }
-        if shard.given != Some(claim.epoch) || last_written.is_empty() {
+        if !changes.is_empty() {
+            self.splits = splits;
+        }
+    }
+
+    /// Takes an Assign, which counts as an entry of the map that it stands on; `newest` is the newest map's. One of which
+    /// it is not known what it is of waits for the map. Call [`Self::settle`] afterwards.
+    pub(super) fn assign(&mut self, assign: Assign, newest: (Term, Seq), out: &mut Vec<Action>) {
+        let Assign {
+            claim,
+            last_written,
+            as_of,
+            splits_as_of,
+        } = assign;
+        let shard = self.all.entry(claim.shard).or_default();
+        let is_cut_known = splits_as_of <= newest || !self.rules.keep(Rule::CutOfItsMap);
+        let is_newer = as_of > newest && as_of >= shard.as_of && claim.epoch >= shard.entry;
+        if is_newer && is_cut_known {
+            shard.apply_entry(as_of, claim.epoch, Some(claim.epoch), self.rules);
+        }
+        let is_awaited = is_newer && !is_cut_known;
+        if !(is_awaited || shard.given == Some(claim.epoch)) || last_written.is_empty() {
             return;
         }
         shard.assigned = Some((claim.epoch, last_written.clone()));
@@ -129,7 +171,7 @@ impl Shards {
 
     /// Starts what is given and not over, drops what is not given any more.
     pub(super) fn settle(&mut self, may_start: bool, out: &mut Vec<Action>) {
-        for (id, shard) in &mut self.shards {
+        for (id, shard) in &mut self.all {
             shard.settle(*id, may_start, self.rules, out);
         }
     }
@@ -142,7 +184,7 @@ impl Shards {
         out: &mut Vec<Action>,
     ) -> Option<Release> {
         let rules = self.rules;
-        self.shards
+        self.all
             .entry(claim.shard)
             .or_default()
             .drain(claim, grace, rules, out)
@@ -171,7 +213,7 @@ impl Shards {
         last_written: Vec<LastWritten>,
     ) -> Option<Release> {
         let rules = self.rules;
-        self.shards
+        self.all
             .get_mut(&claim.shard)?
             .drained(claim, last_written, rules)
     }
@@ -181,7 +223,7 @@ impl Shards {
         if let Some(Shard {
             running: Some(running),
             ..
-        }) = self.shards.get_mut(&claim.shard)
+        }) = self.all.get_mut(&claim.shard)
             && running.epoch == claim.epoch
             && running.state == State::Serving
         {
@@ -191,7 +233,7 @@ impl Shards {
 
     /// The incarnation is over: drops all that runs.
     pub(super) fn drop_all(&mut self, out: &mut Vec<Action>) {
-        for (id, shard) in &mut self.shards {
+        for (id, shard) in &mut self.all {
             shard.owed = None;
             shard.drop_running(*id, self.rules, out);
         }
@@ -228,7 +270,7 @@ impl Shards {
 
     /// The releases that no map has answered yet.
     pub(super) fn releases(&self) -> impl Iterator<Item = Release> + '_ {
-        self.shards.iter().filter_map(|(shard, state)| {
+        self.all.iter().filter_map(|(shard, state)| {
             let (epoch, last_written) = state.released.as_ref()?;
             Some(Release {
                 claim: Claim {
@@ -241,7 +283,7 @@ impl Shards {
     }
 
     fn running(&self) -> impl Iterator<Item = (ShardId, &Running)> {
-        self.shards
+        self.all
             .iter()
             .filter_map(|(id, shard)| Some((*id, shard.running.as_ref()?)))
     }
@@ -270,6 +312,10 @@ impl Shard {
         if let Some(running) = &self.running
             && self.given != Some(running.epoch)
         {
+            self.drop_running(id, rules, out);
+        }
+        if std::mem::take(&mut self.is_cut_otherwise) && self.running.is_some() {
+            self.owed = self.owed.max(self.given);
             self.drop_running(id, rules, out);
         }
         let Some(epoch) = self.given.filter(|epoch| *epoch > self.tombstone) else {

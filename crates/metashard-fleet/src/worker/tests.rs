@@ -7,6 +7,7 @@ mod maps;
 mod monitored;
 mod orders;
 mod shards;
+mod splits;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -220,6 +221,7 @@ impl Scene {
                 seq: Seq(seq),
                 leader: None,
                 shard_count: u16::try_from(owners.len()).unwrap(),
+                splits: Vec::new(),
                 members: vec![member(OTHER), member(incarnation(self.drawn).as_str())],
                 shards: shards.collect(),
             },
@@ -305,6 +307,7 @@ impl Scene {
         let order = Order::Assign {
             claim,
             last_written,
+            splits_as_of: (Term(0), Seq(0)),
         };
         self.order(1, seq, order);
     }

@@ -103,6 +103,7 @@ fn map(term: u64) -> Arc<Map> {
             seq: Seq(1),
             leader: None,
             shard_count: 1,
+            splits: Vec::new(),
             members: vec![Member {
                 replica: "replica-1".to_owned(),
                 incarnation: INCARNATION.to_owned(),

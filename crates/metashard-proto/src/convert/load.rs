@@ -2,7 +2,7 @@
 
 use metashard_api::{
     id::{ControllerUid, Slice},
-    shard_map::MAX_SHARDS,
+    shard_map::{MAX_SHARDS, MAX_SLICES},
 };
 use metashard_fleet::message::{ControllerLoad, Load, ShardLoad};
 
@@ -11,9 +11,6 @@ use crate::wire;
 
 /// Most controllers of one message that are read: a newer worker may name some more than we do.
 const MAX_CONTROLLERS: usize = 1024;
-
-/// Slices are numbered below this.
-const MAX_SLICES: u16 = 64;
 
 /// All of what the process can do.
 const ALL_PERMILLE: u32 = 1000;

@@ -92,12 +92,16 @@ fn any_from_leader() -> impl Strategy<Value = FromLeader> {
         (0..MAX_SHARDS).prop_map(|shard| Order::Warm {
             shard: ShardId(shard)
         }),
-        (any_claim(), vec(any_last_written(), 0..4)).prop_map(|(claim, last_written)| {
-            Order::Assign {
+        (
+            any_claim(),
+            vec(any_last_written(), 0..4),
+            any::<(u64, u64)>()
+        )
+            .prop_map(|(claim, last_written, (term, seq))| Order::Assign {
                 claim,
                 last_written,
-            }
-        }),
+                splits_as_of: (Term(term), Seq(seq)),
+            }),
         (any_claim(), any_grace()).prop_map(|(claim, grace)| Order::Drain { claim, grace }),
     ];
     (any::<u64>(), any::<u64>(), order).prop_map(|(term, seq, order)| FromLeader {

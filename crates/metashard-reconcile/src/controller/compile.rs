@@ -137,24 +137,12 @@ fn not_served(spec: &Source<'_>, found: &mut Vec<Finding>) {
             fix,
         ));
     };
-    let slices = spec.sharding.and_then(|it| it.slices).unwrap_or(1);
-    for (asked, field, what, fix) in [
-        (
-            spec.service_account_ref.is_some(),
-            "serviceAccountRef",
+    if spec.service_account_ref.is_some() {
+        refuse(
+            "spec.serviceAccountRef".to_owned(),
             "acting as a ServiceAccount",
             "remove it: the controller then acts as the process",
-        ),
-        (
-            slices > 1,
-            "sharding.slices",
-            "split controllers",
-            "use 1, or remove it",
-        ),
-    ] {
-        if asked {
-            refuse(format!("spec.{field}"), what, fix);
-        }
+        );
     }
 }
 

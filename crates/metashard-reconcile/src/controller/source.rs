@@ -3,7 +3,7 @@
 use metashard_api::{
     id::ControllerKind,
     v1alpha1::{
-        ServiceAccountRef, Sharding,
+        ServiceAccountRef,
         composite::{ChildResource, CompositeController, CompositeHooks, UpdateStrategy},
         decorator::{AttachmentResource, DecoratorController},
         webhook::EndpointConfig,
@@ -22,7 +22,6 @@ pub(super) struct Source<'a> {
     pub(super) resync_period_seconds: Option<i32>,
     pub(super) generate_selector: bool,
     pub(super) service_account_ref: Option<&'a ServiceAccountRef>,
-    pub(super) sharding: Option<&'a Sharding>,
     pub(super) paused: bool,
 }
 
@@ -40,7 +39,6 @@ impl<'a> Source<'a> {
             resync_period_seconds: spec.resync_period_seconds,
             generate_selector: spec.generate_selector,
             service_account_ref: spec.service_account_ref.as_ref(),
-            sharding: spec.sharding.as_ref(),
             paused: spec.paused,
         }
     }
@@ -64,7 +62,6 @@ impl<'a> Source<'a> {
             resync_period_seconds: spec.resync_period_seconds,
             generate_selector: false,
             service_account_ref: spec.service_account_ref.as_ref(),
-            sharding: spec.sharding.as_ref(),
             paused: spec.paused,
         }
     }

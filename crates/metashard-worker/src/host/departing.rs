@@ -50,9 +50,11 @@ impl Host {
             Some(Again::UnderWay) => false,
             Some(Again::At(time)) => *time <= now,
         };
-        let claim = self
-            .shard_of(uid)
-            .and_then(|shard| self.tenures.acting(shard));
+        self.layout.look(&self.context.standing.load());
+        // One that is split is merged first: until then others may have something of it under way.
+        let is_whole = self.layout.slices(uid) == 1;
+        let home = self.layout.home(uid).filter(|_| is_whole);
+        let claim = home.and_then(|shard| self.tenures.acting(shard));
         // Whatever a departed controller left is not ours while a Metacontroller may act.
         let is_held = *self.context.hold.borrow();
         let Some(claim) = claim.filter(|_| is_due && !is_held) else {

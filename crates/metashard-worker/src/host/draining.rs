@@ -7,18 +7,14 @@ use metashard_fleet::message::{Claim, LastWritten};
 use metashard_reconcile::object::compare_versions;
 use tracing::{debug, info};
 
-use super::{Ended, Host, SlotState};
-use crate::{catalog::ControllerName, instance::Instance, shards::ShardEvent};
+use super::{Ended, Host, Seat, SeatState};
+use crate::{instance::Instance, shards::ShardEvent};
 
 impl Host {
     /// Gives an ownership up: no new syncs, `grace` for those that run, then they are cancelled; then waits for what
     /// was sent. Told again with less grace, it hurries.
     pub(super) fn drain(&mut self, claim: Claim, grace: Duration) {
-        let served: Vec<_> = self
-            .in_shard(claim.shard)
-            .into_iter()
-            .map(|(_, instance)| instance)
-            .collect();
+        let served = self.in_shard(claim.shard);
         for instance in &served {
             if grace.is_zero() {
                 instance.cancel();
@@ -59,53 +55,50 @@ impl Host {
     }
 
     /// Ends a controller's instance; when its last sync has ended, it is settled anew.
-    pub(super) fn close(&mut self, name: &ControllerName, changed: bool) {
-        self.close_then(name, changed, async {});
+    pub(super) fn close(&mut self, seat: &Seat, changed: bool) {
+        self.close_then(seat, changed, async {});
     }
 
     /// The same; before it is settled anew, `then` has to end too.
     pub(super) fn close_then(
         &mut self,
-        name: &ControllerName,
+        seat: &Seat,
         changed: bool,
         then: impl Future<Output = ()> + Send + 'static,
     ) {
-        let Some(instance) = self.open_instance(name) else {
+        let Some(instance) = self.open_instance(seat) else {
             return;
         };
         if changed && instance.is_running() {
+            let name = &seat.name;
             info!(logger = instance.logger(), controller = %name.1, "controller stopped");
-            for reason in [event::STOPPING, event::STOPPED] {
+            let told = [event::STOPPING, event::STOPPED];
+            for reason in told.into_iter().filter(|_| instance.cut.leads()) {
                 let message = format!("{reason} controller: {}", name.1);
                 self.tell_controller(name, false, reason, message);
             }
         }
         instance.close();
-        self.set_state(name, SlotState::Closing);
-        let (context, name) = (Arc::clone(&self.context), name.clone());
+        self.set_state(seat, SeatState::Closing);
+        let (context, seat) = (Arc::clone(&self.context), seat.clone());
         self.tasks.spawn("close", async move {
             context.dispatcher.idle(&[instance.flow]).await;
             then.await;
-            Ended::Closed(name)
+            Ended::Closed(seat)
         });
     }
 
     /// Closes instances whose resources are served in another way by now: another scope, kind or set of subresources.
     pub(super) fn close_outdated(&mut self) {
         let outdated: Vec<_> = self
-            .slots
-            .iter()
-            .filter_map(|(name, slot)| match &slot.state {
-                SlotState::Open(instance)
-                    if self.is_outdated(instance) || self.finds_other_kinds(name, instance) =>
-                {
-                    Some(name.clone())
-                }
-                _ => None,
+            .open_seats()
+            .filter(|(seat, instance)| {
+                self.is_outdated(instance) || self.finds_other_kinds(&seat.name, instance)
             })
+            .map(|(seat, _)| seat)
             .collect();
-        for name in outdated {
-            self.close(&name, true);
+        for seat in outdated {
+            self.close(&seat, true);
         }
     }
 

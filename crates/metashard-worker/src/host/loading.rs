@@ -1,6 +1,6 @@
 //! Tells the leader what the work costs.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use metashard_api::id::{ControllerUid, ShardId, Slice};
 use metashard_fleet::{
@@ -9,7 +9,7 @@ use metashard_fleet::{
 };
 use metashard_runtime::clock::process_cpu_time;
 
-use super::{Host, SlotState};
+use super::{Host, Slot};
 use crate::{instance::Instance, shards::ShardEvent};
 
 /// What the process used when it was looked at last.
@@ -30,10 +30,7 @@ impl Host {
         let mut shards: BTreeMap<ShardId, ShardLoad> = BTreeMap::new();
         let mut controllers = Vec::new();
         let mut calls = Duration::ZERO;
-        for slot in self.slots.values() {
-            let SlotState::Open(instance) = &slot.state else {
-                continue;
-            };
+        for (slot, instance) in self.slots.values().flat_map(Slot::with_instances) {
             let counts = self.context.dispatcher.counts(instance.flow);
             let queued = u32::try_from(counts.depth).unwrap_or(u32::MAX);
             let spent = instance.meter.take(now);
@@ -48,8 +45,11 @@ impl Host {
             load.cost_micros = load.cost_micros.saturating_add(cost_micros);
             load.queued = load.queued.saturating_add(queued);
             load.cached_bytes = load.cached_bytes.saturating_add(instance.cached_bytes());
-            if cost_micros > 0 {
-                controllers.push((cost_micros, &slot.uid));
+            // Slices of one shard are not measured apart.
+            let each = cost_micros / (instance.cut.mine().count() as u64).max(1);
+            if each > 0 {
+                let slices = instance.cut.mine();
+                controllers.extend(slices.map(|slice| (each, &slot.uid, slice)));
             }
         }
         let load = Load {
@@ -58,6 +58,12 @@ impl Host {
             busy_permille: self.gauge.look(now, calls),
         };
         self.tell(ShardEvent::Load(load)).await;
+    }
+}
+
+impl Slot {
+    fn with_instances(&self) -> impl Iterator<Item = (&Self, &Arc<Instance>)> {
+        self.instances().map(move |instance| (self, instance))
     }
 }
 
@@ -70,13 +76,13 @@ impl Instance {
 }
 
 /// The controllers that cost most, heaviest first.
-fn heaviest(mut costs: Vec<(u64, &ControllerUid)>) -> Vec<ControllerLoad> {
+fn heaviest(mut costs: Vec<(u64, &ControllerUid, Slice)>) -> Vec<ControllerLoad> {
     costs.sort_unstable_by(|one, other| other.cmp(one));
     let heaviest = costs.into_iter().take(MAX_CONTROLLER_LOADS);
     heaviest
-        .map(|(cost_micros, uid)| ControllerLoad {
+        .map(|(cost_micros, uid, slice)| ControllerLoad {
             controller: uid.clone(),
-            slice: Slice::default(),
+            slice,
             cost_micros,
         })
         .collect()
@@ -119,7 +125,8 @@ mod tests {
         let uids: Vec<_> = (0..MAX_CONTROLLER_LOADS + 9)
             .map(|n| ControllerUid::new(format!("uid-{n}")))
             .collect();
-        let costs = (1..).zip(&uids).collect();
+        let costs = (1..).zip(&uids).map(|(cost, uid)| (cost, uid, Slice(0)));
+        let costs = costs.collect();
 
         let named = heaviest(costs);
 

@@ -3,8 +3,8 @@
 use metashard_api::names::{ANNOTATION_MIGRATION, ANNOTATION_OBSERVE};
 use metashard_reconcile::object::Object;
 
-use super::Host;
-use crate::{catalog::ControllerName, instance::Instance};
+use super::{Host, Seat};
+use crate::instance::Instance;
 
 /// How a controller is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,14 +47,14 @@ impl Host {
 
     /// Ends an instance so that none of its writes is under way any more when the next one begins: that one may say that
     /// it only observes.
-    pub(super) fn close_quietly(&mut self, name: &ControllerName) {
-        let Some(instance) = self.open_instance(name) else {
+    pub(super) fn close_quietly(&mut self, seat: &Seat) {
+        let Some(instance) = self.open_instance(seat) else {
             return;
         };
         let claim = self.tenures.acting(instance.shard);
         let acted = claim.filter(|_| !instance.gate.observes());
         let gate = self.context.gate.clone();
-        self.close_then(name, true, async move {
+        self.close_then(seat, true, async move {
             if let Some(claim) = acted {
                 gate.quiet(claim).await;
             }

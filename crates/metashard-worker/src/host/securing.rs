@@ -3,13 +3,12 @@
 use metashard_api::names::event;
 use tracing::warn;
 
-use super::{Host, SlotState};
-use crate::catalog::ControllerName;
+use super::{Host, Seat};
 
 impl Host {
     /// Puts what is new of a controller into use.
-    pub(super) fn secure(&self, name: &ControllerName) {
-        let Some(instance) = self.open_instance(name) else {
+    pub(super) fn secure(&self, seat: &Seat) {
+        let Some(instance) = self.open_instance(seat) else {
             return;
         };
         let Some(security) = instance.hooks.security() else {
@@ -17,9 +16,10 @@ impl Host {
         };
         security.settle(instance.hooks.endpoints());
         // Only the one who serves it tells.
-        if self.tenures.acting(instance.shard).is_none() {
+        if self.tenures.acting(instance.shard).is_none() || !instance.cut.leads() {
             return;
         }
+        let name = &seat.name;
         let Some(trouble) = security.news() else {
             return;
         };
@@ -37,31 +37,18 @@ impl Host {
     /// Tells of certificates that end soon.
     pub(super) fn look_at_certificates(&self) {
         let wall = self.context.clock.wall();
-        for name in self.secured() {
-            let Some(instance) = self.open_instance(&name) else {
-                continue;
-            };
+        for (seat, instance) in self.open_seats() {
+            let name = &seat.name;
             let Some(security) = instance.hooks.security() else {
                 continue;
             };
-            if self.tenures.acting(instance.shard).is_none() {
+            if self.tenures.acting(instance.shard).is_none() || !instance.cut.leads() {
                 continue;
             }
             for message in security.expiries(instance.hooks.endpoints(), wall) {
                 warn!(controller = %name.1, message, "a hook's certificate ends soon");
-                self.tell_controller(&name, true, event::CERTIFICATE_EXPIRES, message);
+                self.tell_controller(name, true, event::CERTIFICATE_EXPIRES, message);
             }
         }
-    }
-
-    /// The open controllers whose hooks have certificates or credentials of their own.
-    fn secured(&self) -> Vec<ControllerName> {
-        self.slots
-            .iter()
-            .filter(|(_, slot)| {
-                matches!(&slot.state, SlotState::Open(instance) if instance.hooks.security().is_some())
-            })
-            .map(|(name, _)| name.clone())
-            .collect()
     }
 }

@@ -8,13 +8,13 @@ use metashard_api::{
     names::{event, reason},
     v1alpha1::composite::CompositeController,
 };
-use metashard_fleet::{message::Claim, worker::Freshness};
+use metashard_fleet::{message::Claim, shard::Cut, worker::Freshness};
 use metashard_kube::identity::Identity;
 use metashard_reconcile::{controller::Controller, object::Object};
 use serde::de::DeserializeOwned;
 use tracing::{error, info, warn};
 
-use super::{Ended, Host, SlotState, WARM_FOR, mode::Mode, recording::Recording};
+use super::{Ended, Host, Seat, SeatState, WARM_FOR, mode::Mode, recording::Recording};
 use crate::{
     catalog::ControllerName,
     conditions::Part,
@@ -31,7 +31,7 @@ impl Host {
         self.settle_shard(shard);
         let instances = self.in_shard(shard);
         self.tasks.spawn("warm", async move {
-            for (_, instance) in instances {
+            for instance in instances {
                 instance.listed_or_failing().await;
             }
             Ended::Warmed(shard)
@@ -64,7 +64,8 @@ impl Host {
     }
 
     /// Opens the caches of a controller, or says why it cannot run.
-    pub(super) fn open(&mut self, name: &ControllerName, object: &Arc<Object>, shard: ShardId) {
+    pub(super) fn open(&mut self, seat: &Seat, object: &Arc<Object>, cut: Cut) {
+        let name = &seat.name;
         let began = self.context.clock.now().mono;
         let mode = self.mode(object);
         let compiled = match mode {
@@ -84,20 +85,18 @@ impl Host {
                 // What once held parents may hold some that it does not select any more.
                 let holds = controller.finalizes() || self.ledger.get(&controller.uid).is_some();
                 let (controller, served) = ((controller, holds), (gate, Trial::for_(object)));
-                let instance = Instance::open(controller, hooks, served, shard, &self.context);
-                self.set_state(name, SlotState::Open(instance));
-                self.freshen(name);
+                let place = (seat.shard, cut);
+                let instance = Instance::open(controller, hooks, served, place, &self.context);
+                self.set_state(seat, SeatState::Open(instance));
+                self.freshen(seat);
             }
             Err(why) => {
                 log_refusal(name, &why);
-                if why.reason == reason::PAUSED {
-                    self.tell_controller(name, false, event::PAUSED, why.message.clone());
-                } else if why.reason != reason::HELD {
-                    let (reason, message) = self.told(name, object, &why);
-                    self.tell_controller(name, true, reason, message);
+                if self.speaks(seat) {
+                    self.tell_refusal(name, object, &why);
                 }
                 let generation = object.generation();
-                self.set_state(name, SlotState::Refused { generation, why });
+                self.set_state(seat, SeatState::Refused { generation, why });
                 self.report(name);
             }
         }
@@ -105,21 +104,24 @@ impl Host {
 
     /// What was refused for a resource may run by now.
     pub(super) fn reconsider_refused(&mut self) {
-        let names: Vec<_> = self.slots.keys().cloned().collect();
-        for name in names {
-            let Some(object) = self.catalog.get(&name) else {
-                continue;
-            };
-            let Some(SlotState::Refused { why, .. }) = self.slots.get(&name).map(|it| &it.state)
-            else {
-                continue;
-            };
-            if why.reason == reason::HELD {
-                continue;
+        let mut outdated = Vec::new();
+        for (name, slot) in &self.slots {
+            let refused = slot.seats.iter().filter_map(|(shard, state)| match state {
+                SeatState::Refused { why, .. } if why.reason != reason::HELD => Some((shard, why)),
+                SeatState::Refused { .. } | SeatState::Open(_) | SeatState::Closing => None,
+            });
+            for (shard, why) in refused {
+                let Some(object) = self.catalog.get(name) else {
+                    continue;
+                };
+                if self.compile(name, &object).err().as_ref() != Some(why) {
+                    let (name, shard) = (name.clone(), *shard);
+                    outdated.push(Seat { name, shard });
+                }
             }
-            if self.compile(&name, &object).err().as_ref() != Some(why) {
-                self.set_state(&name, SlotState::Elsewhere);
-            }
+        }
+        for seat in outdated {
+            self.leave(&seat);
         }
     }
 
@@ -155,11 +157,11 @@ impl Host {
     }
 
     /// Starts a controller once its caches are as new as its ownership asks, unless it runs already.
-    pub(super) fn freshen(&mut self, name: &ControllerName) {
-        let Some(slot) = self.slots.get(name) else {
+    pub(super) fn freshen(&mut self, seat: &Seat) {
+        let Some(slot) = self.slots.get(&seat.name) else {
             return;
         };
-        let SlotState::Open(instance) = &slot.state else {
+        let Some(SeatState::Open(instance)) = slot.seats.get(&seat.shard) else {
             return;
         };
         let Some((claim, freshness)) = self.tenures.owned(instance.shard) else {
@@ -170,7 +172,7 @@ impl Host {
             return;
         }
         if age == CacheAge::Fresh && self.ledger.is_kept(&instance.controller) {
-            self.begin(name, claim);
+            self.begin(seat, claim);
             return;
         }
         let (instance, freshness) = (Arc::clone(instance), freshness.clone());
@@ -179,25 +181,28 @@ impl Host {
             ledger: Arc::clone(&self.ledger),
             object: Arc::clone(&slot.object),
         };
-        let name = name.clone();
+        let seat = seat.clone();
         self.tasks.spawn("freshen", async move {
             recording.keep(&instance, claim).await;
             if age == CacheAge::Unknown {
                 instance.fresh(claim, &freshness).await;
             }
-            Ended::Fresh(name, claim)
+            Ended::Fresh(seat, claim)
         });
     }
 
     /// The caches of a controller are fresh: it starts to work, if the ownership still holds.
-    pub(super) fn begin(&mut self, name: &ControllerName, claim: Claim) {
-        let Some(instance) = self.open_instance(name) else {
+    pub(super) fn begin(&mut self, seat: &Seat, claim: Claim) {
+        let Some(instance) = self.open_instance(seat) else {
             return;
         };
         if self.tenures.acting(instance.shard) != Some(claim) || instance.is_running() {
             return;
         }
-        self.secure(name);
+        if !self.is_of(&instance, claim) {
+            return;
+        }
+        self.secure(seat);
         if !instance.hooks.are_ready() {
             return;
         }
@@ -208,8 +213,13 @@ impl Host {
                 seen.push(written);
             }
         }
-        info!(logger = logger(name.0, &name.1), controller = %name.1, shard = %claim.shard, epoch = %claim.epoch, "controller started");
+        let name = &seat.name;
+        let slices = instance.cut.slices();
+        info!(logger = logger(name.0, &name.1), controller = %name.1, shard = %claim.shard, epoch = %claim.epoch, slices, "controller started");
         let tell = |reason| {
+            if !instance.cut.leads() {
+                return;
+            }
             self.tell_controller(
                 name,
                 false,
@@ -220,6 +230,31 @@ impl Host {
         tell(event::STARTING);
         instance.begin(claim);
         tell(event::STARTED);
+    }
+
+    /// Whether an instance is of just those parents that `claim` is of: by the map that gives the claim, or a newer one under
+    /// which it is held still.
+    fn is_of(&self, instance: &Instance, claim: Claim) -> bool {
+        let standing = self.context.standing.load();
+        let is_held = standing
+            .held(claim.shard)
+            .is_some_and(|held| held.epoch == claim.epoch);
+        let cut = standing.map().and_then(|map| {
+            let controller = &instance.controller.uid;
+            let slices = map.spec.slices_of(controller);
+            Cut::of(controller, slices, claim.shard, map.shard_count())
+        });
+        is_held && cut == Some(instance.cut)
+    }
+
+    /// Records an event about a controller that is refused.
+    fn tell_refusal(&self, name: &ControllerName, object: &Object, why: &Part) {
+        if why.reason == reason::PAUSED {
+            self.tell_controller(name, false, event::PAUSED, why.message.clone());
+        } else if why.reason != reason::HELD {
+            let (reason, message) = self.told(name, object, why);
+            self.tell_controller(name, true, reason, message);
+        }
     }
 
     /// The event about a controller that is refused: Metacontroller's reasons and words.

@@ -4,6 +4,7 @@
 //! series for each, and would have to be told when the controller goes.
 
 use std::{
+    collections::BTreeMap,
     ops::Add,
     sync::{
         Arc, Weak,
@@ -47,7 +48,37 @@ struct Timing {
 struct Row<'a> {
     name: String,
     counts: Counts,
-    timings: &'a Timings,
+    /// One for each instance of the controller here: several, if it is split.
+    timings: Vec<&'a Timings>,
+}
+
+impl<'a> Row<'a> {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            counts: Counts::default(),
+            timings: Vec::new(),
+        }
+    }
+
+    /// Adds one instance.
+    fn add(&mut self, counts: &Counts, timings: &'a Timings) {
+        self.counts.depth += counts.depth;
+        self.counts.in_progress += counts.in_progress;
+        self.counts.adds_total += counts.adds_total;
+        self.counts.retries_total += counts.retries_total;
+        self.timings.push(timings);
+    }
+
+    /// For how long each attempt runs that has not ended.
+    fn running(&self, now: MonoTime) -> Vec<f64> {
+        self.timings.iter().flat_map(|it| it.running(now)).collect()
+    }
+
+    fn histogram(&self, of: fn(&Timings) -> &Timing) -> Histogram {
+        let all: Vec<_> = self.timings.iter().map(|it| of(it)).collect();
+        Timing::to_histogram(&all)
+    }
 }
 
 impl Timings {
@@ -88,11 +119,15 @@ impl Timing {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    fn to_histogram(&self) -> Histogram {
+    /// All of them together.
+    fn to_histogram(all: &[&Self]) -> Histogram {
         let mut total = 0;
         let mut buckets = Vec::with_capacity(SECONDS.len());
-        for (index, count) in self.counts.iter().enumerate() {
-            total += count.load(Ordering::Relaxed);
+        for index in 0..=SECONDS.len() {
+            let counts = all.iter().filter_map(|it| it.counts.get(index));
+            total += counts
+                .map(|count| count.load(Ordering::Relaxed))
+                .sum::<u64>();
             if let Some(bound) = SECONDS.get(index) {
                 let mut bucket = Bucket::default();
                 bucket.set_upper_bound(*bound);
@@ -103,7 +138,8 @@ impl Timing {
         let mut histogram = Histogram::default();
         histogram.set_bucket(buckets);
         histogram.set_sample_count(total);
-        let sum = Duration::from_nanos(self.nanos.load(Ordering::Relaxed));
+        let nanos = all.iter().map(|it| it.nanos.load(Ordering::Relaxed));
+        let sum = Duration::from_nanos(nanos.sum());
         histogram.set_sample_sum(sum.as_secs_f64());
         histogram
     }
@@ -136,14 +172,15 @@ impl Collector for QueueMetrics {
             return Vec::new();
         };
         let all = dispatcher.all_counts();
-        let rows: Vec<_> = all
-            .iter()
-            .map(|(instance, counts)| Row {
-                name: format!("{}-{}", instance.controller.kind, instance.controller.name),
-                counts: *counts,
-                timings: &instance.timings,
-            })
-            .collect();
+        let mut rows: BTreeMap<_, Row<'_>> = BTreeMap::new();
+        for (instance, counts) in &all {
+            let controller = &instance.controller;
+            let row = rows.entry((controller.kind, &*controller.name));
+            let row =
+                row.or_insert_with(|| Row::new(format!("{}-{}", controller.kind, controller.name)));
+            row.add(counts, &instance.timings);
+        }
+        let rows: Vec<_> = rows.into_values().collect();
         families(&rows, self.clock.now().mono)
     }
 }
@@ -164,9 +201,9 @@ fn families(rows: &[Row<'_>], now: MonoTime) -> Vec<MetricFamily> {
             metric.set_gauge(gauge);
         })
     };
-    let histogram = |name, help, timing: &dyn Fn(&Timings) -> Histogram| {
+    let histogram = |name, help, timing: fn(&Timings) -> &Timing| {
         family(name, help, MetricType::HISTOGRAM, rows, &|row, metric| {
-            metric.set_histogram(timing(row.timings));
+            metric.set_histogram(row.histogram(timing));
         })
     };
     vec![
@@ -185,23 +222,23 @@ fn families(rows: &[Row<'_>], now: MonoTime) -> Vec<MetricFamily> {
         histogram(
             "workqueue_queue_duration_seconds",
             "How long keys waited until they were taken.",
-            &|timings| timings.waited.to_histogram(),
+            |timings| &timings.waited,
         ),
         histogram(
             "workqueue_work_duration_seconds",
             "How long attempts took, hook included.",
-            &|timings| timings.took.to_histogram(),
+            |timings| &timings.took,
         ),
         gauge(
             "workqueue_unfinished_work_seconds",
             "How long all attempts in progress have been running, together.",
             // The sum of no numbers is -0.
-            &|row| row.timings.running(now).into_iter().fold(0.0, Add::add),
+            &|row| row.running(now).into_iter().fold(0.0, Add::add),
         ),
         gauge(
             "workqueue_longest_running_processor_seconds",
             "How long the longest attempt in progress has been running.",
-            &|row| row.timings.running(now).into_iter().fold(0.0, f64::max),
+            &|row| row.running(now).into_iter().fold(0.0, f64::max),
         ),
     ]
 }
@@ -241,11 +278,8 @@ mod tests {
 
     fn text(timings: &Timings, counts: Counts, now: MonoTime) -> String {
         let name = "CompositeController-web".to_owned();
-        let row = Row {
-            name,
-            counts,
-            timings,
-        };
+        let mut row = Row::new(name);
+        row.add(&counts, timings);
         TextEncoder::new()
             .encode_to_string(&families(&[row], now))
             .unwrap()
@@ -284,6 +318,37 @@ mod tests {
             "workqueue_unfinished_work_seconds{name=\"CompositeController-web\"} 7",
             "# TYPE workqueue_longest_running_processor_seconds gauge",
             "workqueue_longest_running_processor_seconds{name=\"CompositeController-web\"} 5",
+        ] {
+            assert!(
+                text.lines().any(|it| it == line),
+                "{line}\nis not in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn instances_of_a_split_controller_are_one_queue() {
+        let [one, other] = [Timings::default(), Timings::default()];
+        for timings in [&one, &other] {
+            timings.begin(at(0), Duration::ZERO);
+            timings.end(at(0), Duration::from_secs(1));
+        }
+        let counts = Counts {
+            depth: 3,
+            ..Counts::default()
+        };
+        let mut row = Row::new("CompositeController-web".to_owned());
+        row.add(&counts, &one);
+        row.add(&counts, &other);
+
+        let text = TextEncoder::new()
+            .encode_to_string(&families(&[row], at(9)))
+            .unwrap();
+
+        for line in [
+            "workqueue_depth{name=\"CompositeController-web\"} 6",
+            "workqueue_work_duration_seconds_sum{name=\"CompositeController-web\"} 2",
+            "workqueue_work_duration_seconds_count{name=\"CompositeController-web\"} 2",
         ] {
             assert!(
                 text.lines().any(|it| it == line),

@@ -14,6 +14,7 @@ use crate::{
         demand::Part,
         plan::{self, Footing, Plan, Terms},
         spec,
+        world::World,
     },
     membership::Worker,
     record::weight_of,
@@ -61,8 +62,9 @@ impl Coordinator {
         self.is_dirty = true;
         self.let_in(now, tools);
         let (budget, is_join) = self.budget(now, shares, tools);
+        let is_recutting = self.recut_if_due(now, tools);
         let terms = Terms {
-            budget,
+            budget: if is_recutting && !is_join { 0 } else { budget },
             is_join,
             ..Terms::default()
         };
@@ -114,24 +116,39 @@ impl Coordinator {
     /// The owners of all shards that are free and have a target.
     pub(super) fn new_owners(&self, tools: &Tools<'_>) -> BTreeMap<ShardId, Member> {
         let world = self.world(tools);
-        let waits = tools.config.rules.keep(Rule::ProofBeforeOwner);
         let mut owners = BTreeMap::new();
+        let mut is_short = false;
+        let concerns = |shard| self.recutting.as_ref().is_some_and(|it| it.concerns(shard));
         for shard in world.shards() {
-            let hand_over = self.hand_overs.get(shard);
-            let target = hand_over.and_then(|it| it.to.as_ref());
-            let Some(target) = target.or_else(|| self.targets.get(&shard)) else {
-                continue;
-            };
-            let is_free = match plan::footing(&world, &self.hand_overs, shard).0 {
-                Footing::Free => true,
-                Footing::Kept(_) | Footing::Leaving(_) | Footing::Stuck => !waits,
-            };
-            if is_free && world.is_eligible(target) {
-                let replica = replica_of(tools.membership, target);
-                owners.insert(shard, spec::member(&replica, target));
+            match self.new_owner(&world, shard) {
+                Some(owner) => {
+                    owners.insert(shard, owner);
+                }
+                None => is_short |= concerns(shard),
             }
         }
+        if is_short {
+            // What is drained for a split waits for all of it.
+            owners.retain(|shard, _| !concerns(*shard));
+        }
         owners
+    }
+
+    /// The owner of `shard`, if it is free and has a target.
+    fn new_owner(&self, world: &World<'_>, shard: ShardId) -> Option<Member> {
+        let hand_over = self.hand_overs.get(shard);
+        let target = hand_over.and_then(|it| it.to.as_ref());
+        let target = target.or_else(|| self.targets.get(&shard))?;
+        let is_free = match plan::footing(world, &self.hand_overs, shard).0 {
+            Footing::Free => true,
+            Footing::Kept(_) | Footing::Leaving(_) | Footing::Stuck => {
+                !world.rules.keep(Rule::ProofBeforeOwner)
+            }
+        };
+        (is_free && world.is_eligible(target)).then(|| {
+            let replica = replica_of(world.membership, target);
+            spec::member(&replica, target)
+        })
     }
 
     /// When the first owners of all may be named: replicas that are started together share from the beginning.

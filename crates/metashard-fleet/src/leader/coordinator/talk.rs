@@ -58,6 +58,7 @@ impl Coordinator {
         let order = Order::Assign {
             claim,
             last_written: last_written.unwrap_or_default(),
+            splits_as_of: self.splits_as_of,
         };
         out.push(self.send(to, order));
     }

@@ -31,6 +31,8 @@ impl Leader {
                 membership: &mut self.membership,
                 table: &mut self.table,
                 controllers: &self.controllers,
+                asked: self.asked.as_deref(),
+                merge_after: self.merge_after,
                 turnover: &self.turnover,
             }),
             Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => false,

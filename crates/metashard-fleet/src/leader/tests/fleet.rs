@@ -9,7 +9,7 @@ use std::{
 };
 
 use metashard_api::{
-    id::{Epoch, Incarnation, ReplicaId, ShardId},
+    id::{ControllerUid, Epoch, Incarnation, ReplicaId, ShardId},
     shard_map::ShardMapSpec,
 };
 
@@ -57,6 +57,8 @@ pub(super) struct Fleet {
     pub(super) broken_by_hand: BTreeSet<Invariant>,
     /// What each shard costs, as the worker tells that holds it; 0 if it is not named.
     pub(super) costs: BTreeMap<ShardId, u64>,
+    /// A controller that loads name: into how many slices it is split, and what it costs as a whole.
+    pub(super) hot: Option<(ControllerUid, u16, u64)>,
     loads_at: MonoTime,
     n_drawn: usize,
 }
@@ -102,6 +104,7 @@ impl Fleet {
             reports: Vec::new(),
             broken_by_hand: BTreeSet::new(),
             costs: BTreeMap::new(),
+            hot: None,
             loads_at: now.mono,
             n_drawn: 0,
         };

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use metashard_api::id::Seq;
+
 use super::fleet::{DURATION, Fleet, N_SHARDS, last_written, n_moved};
 use crate::{
     invariants::Invariant,
@@ -100,6 +102,7 @@ fn new_owner_is_told_where_the_old_owners_writes_ended() {
     let assign = Order::Assign {
         claim: new,
         last_written: vec![last_written(claim)],
+        splits_as_of: (fleet.server.spec().term, Seq(1)),
     };
     assert!(fleet.orders("a").contains(&&assign));
 }
@@ -282,6 +285,7 @@ fn what_a_worker_owns_and_does_not_hold_is_told_again_at_its_hello() {
     let assign = Order::Assign {
         claim,
         last_written: Vec::new(),
+        splits_as_of: (fleet.server.spec().term, Seq(1)),
     };
     assert_eq!(fleet.orders("b"), [&assign]);
 }

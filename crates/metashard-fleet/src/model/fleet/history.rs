@@ -7,7 +7,7 @@ use std::{
 
 use metashard_api::id::{Epoch, Incarnation, ShardId};
 
-use super::{Fleet, Request, State};
+use super::{Fleet, Request, State, split};
 use crate::{
     invariants::{self, Hold, Invariant, World},
     leader::Leader,
@@ -174,6 +174,7 @@ impl Fleet {
                 let held = standing
                     .shards()
                     .filter_map(|(shard, _)| standing.authority(shard, now));
+                world.parents.extend(split::parents(standing, now));
                 world.acting.extend(held.map(|authority| Hold {
                     claim: authority.claim(),
                     worker: authority.incarnation().clone(),

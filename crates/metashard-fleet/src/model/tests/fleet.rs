@@ -127,6 +127,32 @@ fn two_leaders() -> Fleet {
     }
 }
 
+/// Each worker has one of two shards, and a controller is split over both.
+fn split(budget: Budget) -> Fleet {
+    Fleet {
+        n_shards: 2,
+        ..settled(
+            3,
+            Budget {
+                splits: 1,
+                ..budget
+            },
+        )
+    }
+}
+
+fn split_with_slow_watches() -> Fleet {
+    split(Budget { slow: 2, ..NONE })
+}
+
+fn split_with_a_pause() -> Fleet {
+    split(Budget {
+        slow: 1,
+        pauses: 1,
+        ..NONE
+    })
+}
+
 fn run(name: &str, fleet: Fleet) -> Found {
     explore(name, fleet, |state| &state.history.broken)
 }
@@ -202,6 +228,36 @@ fn rules_hold_with_an_eviction() {
 #[test]
 fn rules_hold_with_two_leaders() {
     assert_holds("fleet, two leaders", two_leaders());
+}
+
+#[test]
+fn rules_hold_when_a_controller_is_split() {
+    for (name, fleet) in [
+        ("fleet, a split and slow watches", split_with_slow_watches()),
+        ("fleet, a split and a pause", split_with_a_pause()),
+    ] {
+        let found = run(name, fleet);
+        assert_eq!(found.broken, [].into(), "{name}");
+        assert!(found.is_split, "{name}: no controller is ever split");
+    }
+}
+
+#[test]
+fn split_that_takes_effect_at_once_serves_a_parent_twice() {
+    assert_breaks(
+        Rule::SplitWhenReleased,
+        split_with_slow_watches(),
+        Invariant::Exclusive,
+    );
+}
+
+#[test]
+fn ownership_that_starts_without_its_map_serves_a_parent_twice() {
+    assert_breaks(
+        Rule::CutOfItsMap,
+        split_with_slow_watches(),
+        Invariant::Exclusive,
+    );
 }
 
 #[test]

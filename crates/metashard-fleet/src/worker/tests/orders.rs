@@ -42,6 +42,7 @@ fn order_of_a_lower_term_is_refused() {
         Order::Assign {
             claim: claim(1, 7),
             last_written: vec![],
+            splits_as_of: (Term(0), Seq(0)),
         },
     ] {
         scene.order(1, 99, order.clone());

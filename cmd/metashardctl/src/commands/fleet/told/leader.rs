@@ -41,6 +41,13 @@ impl Told for Input {
                 let all: u32 = counts.values().sum();
                 format!("{all} controllers in {} shards", counts.len())
             }
+            Self::ControllersSeen(all) => {
+                let asking = all.values().flatten().count();
+                format!(
+                    "{} controllers, {asking} of which ask for slices",
+                    all.len()
+                )
+            }
             Self::FromWorker(worker, message) => format!("{worker} says {}", of_message(message)),
             Self::SessionClosed(worker) => format!("session of {worker} closed"),
             Self::IncarnationDrawn(drawn) => format!("incarnation {drawn}"),

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::Fleet;
+use metashard_api::id::Slice;
+
+use super::{FakeWorker, Fleet, N_SHARDS};
 use crate::{
     leader::Input,
-    message::{FromWorker, Load, ShardLoad},
+    message::{ControllerLoad, FromWorker, Load, ShardLoad},
+    shard::shard_of,
 };
 
 impl Fleet {
@@ -29,6 +32,7 @@ impl Fleet {
                 });
                 let load = Load {
                     shards: shards.collect(),
+                    controllers: self.slices_of(worker),
                     ..Load::default()
                 };
                 (incarnation.clone(), load)
@@ -42,5 +46,23 @@ impl Fleet {
                 }
             }
         }
+    }
+
+    /// What the slices of the hot controller cost that `worker` holds.
+    fn slices_of(&self, worker: &FakeWorker) -> Vec<ControllerLoad> {
+        let Some((controller, slices, cost)) = &self.hot else {
+            return Vec::new();
+        };
+        let held = |slice| {
+            let shard = shard_of(controller, slice, N_SHARDS);
+            worker.held.iter().any(|claim| claim.shard == shard)
+        };
+        let held = (0..*slices).map(Slice).filter(|slice| held(*slice));
+        held.map(|slice| ControllerLoad {
+            controller: controller.clone(),
+            slice,
+            cost_micros: cost / u64::from(*slices),
+        })
+        .collect()
     }
 }

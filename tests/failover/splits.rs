@@ -1,0 +1,340 @@
+//! A controller that is split over the workers and merged again, while its hook is called all the time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use metashard_api::{
+    id::ControllerUid,
+    shard_map::{self, ShardMap, ShardMapSpec},
+    v1alpha1::composite::CompositeController,
+};
+use metashard_testkit::{
+    Cluster, FakeHook, Replica,
+    apply::apply,
+    cluster, crds,
+    history::{History, HookCall},
+    hook::{Answer, Call},
+    replica::Options,
+    wait::eventually,
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{fleet::SYSTEM, history::ownership, turn};
+
+/// Time for anything that is not measured.
+const WITHIN: Duration = Duration::from_mins(1);
+
+/// How long a hook takes.
+const HOOK_TAKES: Duration = Duration::from_millis(100);
+
+/// Time between two syncs of a parent that nothing else asks for.
+const RESYNC: u64 = 4;
+
+/// Over how long workers are compared.
+const COMPARED: Duration = Duration::from_secs(12);
+
+/// The controller that is split.
+const HOT: &str = "hot";
+
+const NAMESPACE: &str = "parents";
+
+/// Replicas, and controllers whose parents are synced again and again.
+struct Stage {
+    replicas: Vec<Replica>,
+    client: Client,
+    hook: FakeHook,
+    cluster: Cluster,
+    began: Instant,
+}
+
+impl Stage {
+    /// Starts replicas of these names. Controllers by name, each with so many parents.
+    async fn start(replicas: &[&str], controllers: &[(String, usize)]) -> anyhow::Result<Self> {
+        let cluster = Cluster::start(cluster::Options::default()).await?;
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+        for file in fs::read_dir(deploy.join("crds")).context("list deploy/crds")? {
+            cluster
+                .apply_yaml(&fs::read_to_string(file?.path())?)
+                .await?;
+        }
+        cluster
+            .apply_yaml(&fs::read_to_string(deploy.join("system.yaml"))?)
+            .await?;
+        let client = cluster.admin().await?;
+        crds::install_one(&client, &crds::thing()).await?;
+        let namespace =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+        apply(&client, &namespace).await?;
+        let hook = FakeHook::start(|call| Answer::json(&answer(call)).after(HOOK_TAKES))?;
+        let mut objects = Vec::new();
+        for (name, n_parents) in controllers {
+            objects.push(controller(name, &hook.url(&format!("/{name}"))));
+            objects.extend((0..*n_parents).map(|number| parent(name, number)));
+        }
+        let applied = objects.iter().map(|object| apply(&client, object));
+        let applied: Vec<_> = stream::iter(applied)
+            .buffer_unordered(8)
+            .try_collect()
+            .await?;
+        ensure!(applied.len() == objects.len(), "not all is applied");
+        let mut started = Vec::new();
+        for name in replicas {
+            let options = Options::new(&cluster, name, SYSTEM)?
+                .flags(["--role=all"])
+                .faults("merge-after=20");
+            started.push(Replica::start(cluster.group(), &options)?);
+        }
+        for replica in &mut started {
+            replica.ready(WITHIN).await?;
+        }
+        Ok(Self {
+            replicas: started,
+            client,
+            hook,
+            cluster,
+            began: Instant::now(),
+        })
+    }
+
+    /// The spec of the hot controller asks for so many slices.
+    async fn ask(&self, slices: Option<u16>) -> anyhow::Result<()> {
+        let sharding = slices.map(|slices| json!({ "slices": slices }));
+        self.edit(&json!({ "sharding": sharding })).await
+    }
+
+    /// All parents of the hot controller are synced again and again, each after so many seconds.
+    async fn resync(&self, seconds: u64) -> anyhow::Result<()> {
+        self.edit(&json!({ "resyncPeriodSeconds": seconds })).await
+    }
+
+    async fn edit(&self, spec: &Value) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        self.controllers()
+            .patch(HOT, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until the map splits the hot controller as `wanted`.
+    async fn is_split(
+        &self,
+        wanted: impl Fn(u16) -> bool,
+        within: Duration,
+    ) -> anyhow::Result<u16> {
+        let uid = self.controllers().get(HOT).await?.uid();
+        let uid = ControllerUid::new(uid.context("it has a uid")?);
+        eventually(within, "the map to split it otherwise", async || {
+            let slices = self.map().await?.slices_of(&uid);
+            ensure!(wanted(slices), "there are {slices} slices");
+            Ok(slices)
+        })
+        .await
+    }
+
+    /// Waits until every parent of every controller was called from now on, under the ownership that the map gives.
+    async fn is_served(&self, controllers: &[(String, usize)]) -> anyhow::Result<()> {
+        let since = Instant::now().into_std();
+        eventually(WITHIN, "every parent to be synced", async || {
+            let mut synced: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            let calls = self.hook.calls().into_iter();
+            for call in calls.filter(|call| call.received > since) {
+                let parent = parent_of(&call);
+                synced.entry(call.path).or_default().insert(parent);
+            }
+            for (name, wanted) in controllers {
+                let count = synced.get(&format!("/{name}")).map_or(0, BTreeSet::len);
+                ensure!(count == *wanted, "{count} of {wanted} parents of {name}");
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn map(&self) -> anyhow::Result<ShardMapSpec> {
+        let maps: Api<ShardMap> = Api::namespaced(self.client.clone(), SYSTEM);
+        Ok(maps.get(shard_map::NAME).await?.spec)
+    }
+
+    fn controllers(&self) -> Api<CompositeController> {
+        Api::all(self.client.clone())
+    }
+
+    /// How much more than the mean the busiest worker had to do lately, by the calls that the hook saw.
+    async fn hottest(&self) -> anyhow::Result<f64> {
+        let map = self.map().await?;
+        let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+        for call in self
+            .hook
+            .calls()
+            .iter()
+            .filter(|it| it.received.elapsed() < COMPARED)
+        {
+            let (shard, _) = ownership(call)?;
+            let owner = map.owner(shard).map(|it| it.0.replica.clone());
+            *counts.entry(owner.unwrap_or_default()).or_default() += 1;
+        }
+        let most = counts.values().max().copied().unwrap_or_default();
+        let all: u32 = counts.values().sum();
+        let workers = u32::try_from(self.replicas.len())?;
+        Ok(f64::from(most * workers) / f64::from(all.max(1)))
+    }
+
+    /// Nothing was called that must not have been.
+    fn assert_never_twice(&self) -> anyhow::Result<usize> {
+        let began = self.began.into_std();
+        let time = |at: std::time::Instant| at.saturating_duration_since(began);
+        let calls = self.hook.calls();
+        let calls: Vec<_> = calls
+            .iter()
+            .filter(|call| call.received > began)
+            .map(|call| HookCall::of(call, &call.path, time))
+            .collect::<Result<_, _>>()?;
+        let history = History {
+            calls,
+            ..History::default()
+        };
+        let found = history.findings(None);
+        // Without its maps, the history cannot say who owned what.
+        let found: Vec<_> = found
+            .iter()
+            .filter(|it| {
+                matches!(
+                    it.broken,
+                    metashard_testkit::history::Broken::Invariant(
+                        metashard_fleet::invariants::Invariant::Exclusive
+                            | metashard_fleet::invariants::Invariant::WriteInEpoch
+                    )
+                )
+            })
+            .collect();
+        ensure!(
+            found.is_empty(),
+            "{found:?}; {}",
+            self.cluster.folder().display()
+        );
+        Ok(history.calls.len())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_is_split_as_it_asks_and_no_parent_is_served_twice_or_lost()
+-> anyhow::Result<()> {
+    let _turn = turn().await;
+    let controllers = [(HOT.to_owned(), 40), ("quiet".to_owned(), 4)];
+    let stage = Stage::start(&["alpha", "beta", "gamma"], &controllers).await?;
+    stage.is_served(&controllers).await?;
+
+    for slices in [4, 1, 8, 2, 1] {
+        stage.ask(Some(slices)).await?;
+        let asked = Instant::now();
+        stage.is_split(|it| it == slices, WITHIN).await?;
+        let split = asked.elapsed();
+        stage.is_served(&controllers).await?;
+        println!(
+            "{slices} slices after {split:?}, all served after {:?}",
+            asked.elapsed()
+        );
+    }
+    stage.ask(None).await?;
+    stage.is_served(&controllers).await?;
+
+    let calls = stage.assert_never_twice()?;
+    println!("{calls} calls, none at once with another one for the same parent");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_with_half_of_all_load_is_split_until_workers_are_even_and_merged_when_it_goes()
+-> anyhow::Result<()> {
+    let _turn = turn().await;
+    let mut controllers: Vec<_> = (0..40).map(|n| (format!("quiet-{n}"), 3)).collect();
+    controllers.push((HOT.to_owned(), 120));
+    let stage = Stage::start(&["alpha", "beta", "gamma", "delta"], &controllers).await?;
+    let began = Instant::now();
+
+    let slices = stage.is_split(|it| it > 1, Duration::from_mins(2)).await?;
+    println!("{slices} slices after {:?}", began.elapsed());
+    let left = Duration::from_mins(2).saturating_sub(began.elapsed());
+    let hottest = eventually(left, "workers to be even", async || {
+        let hottest = stage.hottest().await?;
+        ensure!(hottest <= 1.10, "the busiest has {hottest:.2} of the mean");
+        Ok(hottest)
+    })
+    .await?;
+    println!("hottest/mean {hottest:.2} after {:?}", began.elapsed());
+    stage.is_served(&controllers).await?;
+
+    stage.resync(3600).await?;
+    let gone = Instant::now();
+    stage.is_split(|it| it == 1, Duration::from_mins(4)).await?;
+    println!("merged {:?} after the load has gone", gone.elapsed());
+    stage.resync(RESYNC).await?;
+    stage.is_served(&controllers).await?;
+
+    let calls = stage.assert_never_twice()?;
+    println!("{calls} calls, none at once with another one for the same parent");
+    Ok(())
+}
+
+fn parent_of(call: &Call) -> String {
+    let request = call.json();
+    let name = request["parent"]["metadata"]["name"].as_str();
+    name.unwrap_or_default().to_owned()
+}
+
+fn answer(call: &Call) -> Value {
+    let request = call.json();
+    json!({
+        "children": [{
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": { "name": request["parent"]["metadata"]["name"] },
+        }],
+    })
+}
+
+fn controller(name: &str, url: &str) -> Value {
+    json!({
+        "apiVersion": "metacontroller.k8s.io/v1alpha1",
+        "kind": "CompositeController",
+        "metadata": { "name": name },
+        "spec": {
+            "generateSelector": true,
+            "resyncPeriodSeconds": RESYNC,
+            "parentResource": {
+                "apiVersion": crds::API_VERSION,
+                "resource": "things",
+                "labelSelector": { "matchLabels": { "of": name } },
+            },
+            "childResources": [{
+                "apiVersion": "v1",
+                "resource": "configmaps",
+                "updateStrategy": { "method": "InPlace" },
+            }],
+            "hooks": { "sync": { "webhook": { "url": url } } },
+        },
+    })
+}
+
+fn parent(of: &str, number: usize) -> Value {
+    json!({
+        "apiVersion": crds::API_VERSION,
+        "kind": "Thing",
+        "metadata": {
+            "name": format!("{of}-{number}"),
+            "namespace": NAMESPACE,
+            "labels": { "of": of },
+        },
+    })
+}
