@@ -267,6 +267,14 @@ impl Bed {
         Api::namespaced(self.client.clone(), SYSTEM)
     }
 
+    /// Ends the API server as a crash would, and notes that its log may have a hole there.
+    pub(crate) async fn kill_api_server(&mut self) -> anyhow::Result<()> {
+        self.cluster.kill_api_server().await?;
+        let now = tokio::time::Instant::now().into_std();
+        self.record.history.holes.push(self.record.time(now));
+        Ok(())
+    }
+
     /// Ends all processes in good order and takes over the rest of what was seen.
     pub(crate) async fn stop(&mut self) -> anyhow::Result<()> {
         self.scraper.once().await;

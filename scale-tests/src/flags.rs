@@ -136,7 +136,7 @@ impl Name {
         };
         let (seconds, every_ms, hook_ms) = match self {
             Self::Chaos => (300, 1000, (5, 500)),
-            Self::Failover => (60, 100, (5, 5)),
+            Self::Failover => (3 * 3600, 100, (5, 5)),
             Self::RollingUpdate => (60, 250, (5, 5)),
             Self::HotController => (180, 1000, (5, 5)),
             Self::ManyControllers => (60, 10_000, (5, 5)),

@@ -8,6 +8,7 @@ mod memory;
 mod options;
 mod peer;
 mod prepare;
+mod rules;
 mod wire;
 
 use std::{

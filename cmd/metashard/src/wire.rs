@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use metashard_api::names;
-use metashard_fleet::{invariants::Invariant, monitor, record::About, rules::Rules};
+use metashard_fleet::{invariants::Invariant, monitor, record::About};
 use metashard_hook::Invoker;
 use metashard_kube::{
     client::{self, Clients},
@@ -43,7 +43,7 @@ use crate::{
     memory::Memory,
     options::Role,
     peer::Guard,
-    prepare,
+    prepare, rules,
 };
 
 /// Commands and events between the fleet driver and the code that runs shards, waiting at once.
@@ -200,7 +200,7 @@ impl Replica {
             drain_hook_grace: fleet.drain_hook_grace,
             shutdown_grace: lifecycle::hand_over(fleet.shutdown_grace),
             leader_lease: fleet.leader_lease.clone(),
-            rules: Rules::default(),
+            rules: rules::kept(),
         };
         let parts = fleet::Parts {
             clock: self.clock.clone(),
@@ -299,7 +299,7 @@ impl Replica {
                 replica: fleet.replica.clone(),
                 about: self.about.clone(),
                 lease_duration: fleet.lease_duration,
-                rules: Rules::default(),
+                rules: rules::kept(),
             },
             self.clock.clone(),
             self.leases.clone(),
@@ -325,7 +325,7 @@ impl Replica {
                 .target_selector
                 .to_query()
                 .unwrap_or_default(),
-            rules: Rules::default(),
+            rules: rules::kept(),
         };
         let parts = metashard_leader::Parts {
             clock: self.clock.clone(),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 /// What was planted and has not struck. One list for the process, as a fault is the process's.
 static PLANTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Plants faults, separated by `;`: `panic feed v1/pods`, `stop host`, `loop-limit=8`.
+/// Plants faults, separated by `;`: `panic feed v1/pods`, `stop host`, `loop-limit=8`, `break=ProofBeforeOwner`.
 pub fn plant(faults: &str) {
     if cfg!(debug_assertions) {
         let faults = faults.split(';').map(str::trim).filter(|it| !it.is_empty());
@@ -36,6 +36,11 @@ pub async fn stand_still_at(place: &str) {
 
 /// The number that was planted as `<name>=<number>`.
 pub fn number(name: &str) -> Option<u64> {
+    word(name)?.parse().ok()
+}
+
+/// The word that was planted as `<name>=<word>`.
+pub fn word(name: &str) -> Option<String> {
     if !cfg!(debug_assertions) {
         return None;
     }
@@ -43,7 +48,7 @@ pub fn number(name: &str) -> Option<u64> {
     let mut values = planted
         .iter()
         .filter_map(|it| it.strip_prefix(name)?.strip_prefix('='));
-    values.next()?.parse().ok()
+    values.next().map(str::to_owned)
 }
 
 /// Whether this was planted; it strikes once.

@@ -27,7 +27,7 @@ const LASTS: [u64; 4] = [2, 6, 8, 10];
 const HIT_AT_ONCE: usize = 2;
 
 /// What comes later is laid to a later fault.
-const AFTER: Duration = Duration::from_secs(15);
+const AFTER: Duration = Duration::from_secs(9);
 
 /// How long the API server is away.
 const AWAY: Duration = Duration::from_secs(2);
@@ -184,7 +184,7 @@ impl Chaos {
 
     async fn restart_api(&mut self) -> anyhow::Result<()> {
         let at = Instant::now();
-        self.bed.cluster.kill_api_server().await?;
+        self.bed.kill_api_server().await?;
         sleep(AWAY).await;
         self.bed.cluster.start_api_server().await?;
         self.events.push(Event {

@@ -71,6 +71,7 @@ fn sound() -> History {
         calls: vec![call(1, 10, 20), call(1, 20, 30), call(2, 35, 40)],
         writes: vec![change(1, 11, 21), change(1, 21, 31), change(2, 31, 41)],
         maps: vec![map(1, 1), map(2, 2)],
+        holes: Vec::new(),
     }
 }
 
@@ -195,6 +196,19 @@ fn write_of_somebody_else_in_between_has_to_be_seen_too() {
     };
     history.writes.insert(2, foreign);
 
+    assert_eq!(broken(&history), [Broken::LostUpdate].into());
+}
+
+#[test]
+fn write_that_a_killed_api_server_did_not_log_is_not_missed() {
+    let mut history = sound();
+    history.writes.remove(1);
+    assert_eq!(broken(&history), [Broken::LostUpdate].into());
+
+    history.holes = vec![millis(25)];
+    assert_eq!(broken(&history), BTreeSet::new());
+
+    history.writes[1].replaced = Some("20".to_owned());
     assert_eq!(broken(&history), [Broken::LostUpdate].into());
 }
 
