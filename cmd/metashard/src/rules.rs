@@ -17,14 +17,11 @@ pub(crate) fn kept() -> Rules {
     let Some(word) = metashard_runtime::fault::word("break") else {
         return Rules::default();
     };
-    match serde_json::from_value(word.clone().into()) {
-        Ok(rule) => {
-            tracing::warn!(%word, "This replica breaks a rule of safety");
-            Rules::breaking(rule)
-        }
-        Err(_) => {
-            tracing::error!(%word, "There is no such rule to break");
-            Rules::default()
-        }
+    if let Ok(rule) = serde_json::from_value(word.clone().into()) {
+        tracing::warn!(%word, "This replica breaks a rule of safety");
+        Rules::breaking(rule)
+    } else {
+        tracing::error!(%word, "There is no such rule to break");
+        Rules::default()
     }
 }
