@@ -87,8 +87,10 @@ pub struct History {
     pub writes: Vec<ApiWrite>,
     /// Writes of the map, in their order.
     pub maps: Vec<MapWrite>,
-    /// When the API server was killed: what it had carried out at that moment may be missing in its log.
+    /// When something may have been carried out that the log does not show: the API server was killed, or did not know itself.
     pub holes: Vec<Duration>,
+    /// Writes of the map of which the API server did not know whether they were carried out.
+    pub doubtful: Vec<MapWrite>,
 }
 
 /// Something that must not happen.
@@ -273,12 +275,12 @@ impl History {
         if self.maps.is_empty() {
             return;
         }
-        let mut given: BTreeMap<Claim, (Duration, &str)> = BTreeMap::new();
-        for map in &self.maps {
+        let mut given: BTreeMap<Claim, Vec<(Duration, &str)>> = BTreeMap::new();
+        for map in self.maps.iter().chain(&self.doubtful) {
             for shard in (0..map.spec.shard_count).map(ShardId) {
                 if let Some((owner, epoch)) = map.spec.owner(shard) {
                     let given = given.entry(Claim { shard, epoch });
-                    given.or_insert((map.at, owner.replica.as_str()));
+                    given.or_default().push((map.at, owner.replica.as_str()));
                 }
             }
         }
@@ -289,9 +291,10 @@ impl History {
             Some((writer.claim, write.at, Some(writer.replica.as_str())))
         });
         for (claim, at, who) in calls.chain(writes) {
-            let owner = given.get(&claim).filter(|(since, _)| *since <= at);
-            let owner = owner.map(|(_, replica)| *replica);
-            let is_right = owner.is_some_and(|owner| who.is_none_or(|who| who == owner));
+            let owners = given.get(&claim).into_iter().flatten();
+            let mut owners = owners.filter(|(since, _)| *since <= at).map(|it| it.1);
+            let owner = owners.clone().next();
+            let is_right = owners.any(|owner| who.is_none_or(|who| who == owner));
             if is_right || !told.insert((claim, who)) {
                 continue;
             }

@@ -21,6 +21,9 @@ impl History {
         let mut maps: Vec<(u64, MapWrite)> = events.iter().filter_map(map).collect();
         maps.sort_by_key(|(version, _)| *version);
         self.maps.extend(maps.into_iter().map(|(_, map)| map));
+        let doubtful = || events.iter().filter(|event| is_doubtful(event));
+        self.holes.extend(doubtful().filter_map(time));
+        self.doubtful.extend(doubtful().filter_map(doubtful_map));
     }
 }
 
@@ -94,6 +97,22 @@ fn map(event: &Value) -> Option<(u64, MapWrite)> {
     let spec: ShardMapSpec = serde_json::from_value(spec.clone()).ok()?;
     let at = time(event)?;
     Some((version.parse().ok()?, MapWrite { at, spec }))
+}
+
+/// A map of which nobody knows whether it was written.
+fn doubtful_map(event: &Value) -> Option<MapWrite> {
+    let is_map = event["objectRef"]["resource"] == "shardmaps";
+    let spec = is_map.then(|| event.pointer("/requestObject/spec"))??;
+    let spec: ShardMapSpec = serde_json::from_value(spec.clone()).ok()?;
+    let at = time(event)?;
+    Some(MapWrite { at, spec })
+}
+
+/// A write that the API server gave up on, as after a time-out: its store may have taken it all the same.
+fn is_doubtful(event: &Value) -> bool {
+    let verb = text(event, "/verb").unwrap_or_default();
+    let code = event["responseStatus"]["code"].as_u64().unwrap_or(0);
+    matches!(verb, "create" | "update" | "patch" | "delete") && !(200..500).contains(&code)
 }
 
 fn is_done(event: &Value) -> bool {
