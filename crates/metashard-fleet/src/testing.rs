@@ -19,6 +19,8 @@ use crate::{
 pub(crate) struct Server {
     leases: BTreeMap<String, Record>,
     map: Option<Arc<Map>>,
+    /// Its CRD does not know of splits.
+    pub(crate) drops_splits: bool,
     written: u64,
 }
 
@@ -74,7 +76,10 @@ impl Server {
         &self.map.as_ref().expect("there is a map").spec
     }
 
-    pub(crate) fn write_map(&mut self, write: map::Write) -> Written<Arc<Map>> {
+    pub(crate) fn write_map(&mut self, mut write: map::Write) -> Written<Arc<Map>> {
+        if self.drops_splits {
+            write.spec.splits.clear();
+        }
         let is_current = match (&write.base, &self.map) {
             (None, None) => true,
             (Some(base), Some(map)) => {

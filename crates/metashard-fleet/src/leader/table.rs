@@ -184,7 +184,13 @@ impl Table {
         }
         self.request = InFlight::Nothing;
         match written {
-            Written::Accepted(map) => self.take(Seen::Present(map)),
+            Written::Accepted(map) => {
+                // A CRD of an older version drops fields that it does not know: what is there now is what we wrote.
+                if self.sent.as_deref().is_some_and(|sent| *sent != map.spec) {
+                    self.sent = Some(Arc::new(map.spec.clone()));
+                }
+                self.take(Seen::Present(map));
+            }
             Written::Conflict => self.in_doubt = true,
             Written::Unknown => {
                 self.in_doubt = true;

@@ -6,7 +6,7 @@ use metashard_api::id::{ControllerUid, ShardId, Slice};
 
 use super::fleet::{Fleet, N_SHARDS};
 use crate::{
-    leader::Input,
+    leader::{Input, Report},
     message::Order,
     shard::{Splits, shard_of, shards_of},
 };
@@ -150,6 +150,21 @@ fn split_of_a_controller_that_is_gone_is_taken_back() {
     fleet.run_until(Duration::from_secs(15), |it| slices(it) == 1);
 
     assert!(fleet.server.spec().splits.is_empty());
+}
+
+#[test]
+fn server_whose_crd_knows_no_splits_keeps_controllers_whole_and_evicts_nobody() {
+    let mut fleet = Fleet::running(&["a", "b"]);
+    fleet.server.drops_splits = true;
+    show(&mut fleet, Some(4));
+
+    fleet.run(Duration::from_mins(2));
+
+    assert!(!fleet.reports.contains(&Report::MapLost));
+    assert_eq!(slices(&fleet), 1);
+    for shard in 0..N_SHARDS {
+        assert!(fleet.owner(shard).is_some(), "{shard}");
+    }
 }
 
 /// What the hot controller and the quiet ones cost, wherever they are.
