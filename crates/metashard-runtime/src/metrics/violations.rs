@@ -55,7 +55,8 @@ mod tests {
         let registry = Registry::new();
         let violations = Violations::register(&registry, ["I1", "L1"]).unwrap();
 
-        violations.clone().saw("worker", "I1", &"I1 Exclusive");
+        let other = violations.clone();
+        other.saw("worker", "I1", &"I1 Exclusive");
 
         assert_eq!((violations.count("I1"), violations.count("L1")), (1, 0));
         let text = prometheus::TextEncoder::new()
