@@ -70,14 +70,10 @@ pub(crate) struct Flags {
 pub(crate) enum Name {
     /// Edits at a rate.
     Steady,
-    /// All parents at once, again and again.
-    Burst,
     /// A fault every few seconds.
     Chaos,
     /// One kind of fault after the other, each alone, and what it costs.
     Failover,
-    /// Every replica replaced in turn, under load.
-    RollingUpdate,
     /// Controllers by the hundred.
     ManyControllers,
     /// One controller with half of all work.
@@ -127,20 +123,18 @@ impl Name {
 
     const fn defaults(self) -> Defaults {
         let (replicas, controllers, parents) = match self {
-            Self::Steady | Self::Burst => (3, 10, 20),
+            Self::Steady => (3, 10, 20),
             Self::Chaos => (4, 50, 1),
             Self::Failover => (3, 8, 1),
-            Self::RollingUpdate => (4, 20, 1),
             Self::ManyControllers => (3, 500, 1),
             Self::HotController => (4, 9, 8),
         };
         let (seconds, every_ms, hook_ms) = match self {
             Self::Chaos => (300, 1000, (5, 500)),
             Self::Failover => (3 * 3600, 100, (5, 5)),
-            Self::RollingUpdate => (60, 250, (5, 5)),
             Self::HotController => (180, 1000, (5, 5)),
             Self::ManyControllers => (60, 10_000, (5, 5)),
-            Self::Steady | Self::Burst => (60, 2000, (5, 5)),
+            Self::Steady => (60, 2000, (5, 5)),
         };
         Defaults {
             replicas,

@@ -25,7 +25,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Outcome> {
     match settings.scenario {
         Name::Chaos => Box::pin(chaos::run(settings)).await,
         Name::Failover => Box::pin(failover::run(settings)).await,
-        _ => Box::pin(steady::run(settings)).await,
+        Name::Steady | Name::ManyControllers | Name::HotController => {
+            Box::pin(steady::run(settings)).await
+        }
     }
 }
 
