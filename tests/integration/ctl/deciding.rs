@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context, ensure};
+use metashard_api::names::SYSTEM_NAMESPACE;
 use metashard_testkit::replica;
 use serde_json::Value;
 use tokio::process::Command;
@@ -88,7 +89,10 @@ async fn what_is_no_recording_or_of_another_version_is_refused_in_words() -> any
         ensure!(told.code == 2, "{told:#?}");
         ensure!(told.errors.contains(words), "{told:#?}");
     }
-    let unnamed = admin.runs(["fleet", "record", "worker"]).await?;
+    // Other tests have fleets of their own in this cluster.
+    let own = ["--system-namespace", SYSTEM_NAMESPACE];
+    let unnamed = [&["fleet", "record", "worker"][..], &own].concat();
+    let unnamed = admin.runs(unnamed).await?;
     ensure!(unnamed.code == 2, "{unnamed:#?}");
     ensure!(unnamed.errors.contains("--replica"), "{unnamed:#?}");
     Ok(())
