@@ -103,6 +103,8 @@ struct Replica {
     /// What it remembers.
     memory: Arc<Memory>,
     violations: Violations,
+    /// One for all: it writes the same event once, and warns once where it may not.
+    recorder: Recorder,
 }
 
 impl Replica {
@@ -129,6 +131,7 @@ impl Replica {
         let informers = Informers::new(&clients);
         informers.register(&registry)?;
         let violations = Violations::register(&registry, monitor::SEEN.map(Invariant::id))?;
+        let recorder = recorder(&config, &clients);
         let given = config.fleet.advertise_address.as_deref();
         let address = prepare::advertised(given, grpc.local_addr()?, clients.host())?;
         info!(address, "reached by others");
@@ -152,6 +155,7 @@ impl Replica {
             hold: watch::Sender::new(is_held),
             memory,
             violations,
+            recorder,
         })
     }
 
@@ -256,7 +260,7 @@ impl Replica {
             },
             clock: self.clock.clone(),
             gate,
-            recorder: self.recorder(),
+            recorder: self.recorder.clone(),
             invoker: Invoker::new(
                 self.clock.clone(),
                 metashard_hook::Metrics::register(&self.registry)?,
@@ -269,21 +273,6 @@ impl Replica {
             hold: self.hold.subscribe(),
         };
         Ok(Reconciler::new(parts, &self.registry)?)
-    }
-
-    /// Where events go: nowhere, if this process only observes.
-    fn recorder(&self) -> Recorder {
-        let kube = &self.config.kube;
-        if self.config.worker.observe {
-            return Recorder::silent(&self.clients);
-        }
-        let replica = self.config.fleet.replica.as_str();
-        let options = events::Options {
-            burst: kube.events_burst,
-            qps: kube.events_qps,
-            ..events::Options::new(names::EVENT_COMPONENT, replica)
-        };
-        Recorder::start(&self.clients, options)
     }
 
     /// The candidate, which coordinates when it leads, and the proof that it can write.
@@ -335,7 +324,7 @@ impl Replica {
             maps: self.maps.clone(),
             grpc: GrpcServer::new(grpc, &self.authority, &subject, self.clock.clone())?,
             renewals,
-            recorder: self.recorder(),
+            recorder: self.recorder.clone(),
             violations: self.violations.clone(),
         };
         let (coordinator, handle) = Coordinator::new(config, parts, &self.registry)?;
@@ -345,6 +334,20 @@ impl Replica {
         services.leader(coordinator.run(services.lead(), services.rest()));
         Ok(())
     }
+}
+
+/// Where events go: nowhere, if this process only observes.
+fn recorder(config: &Config, clients: &Clients) -> Recorder {
+    if config.worker.observe {
+        return Recorder::silent(clients);
+    }
+    let replica = config.fleet.replica.as_str();
+    let options = events::Options {
+        burst: config.kube.events_burst,
+        qps: config.kube.events_qps,
+        ..events::Options::new(names::EVENT_COMPONENT, replica)
+    };
+    Recorder::start(clients, options)
 }
 
 async fn connect(config: &Config, clock: &Clock, registry: &Registry) -> anyhow::Result<Clients> {

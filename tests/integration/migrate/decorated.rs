@@ -7,7 +7,7 @@ use super::{
     peer::DEPLOYMENT,
     scene::{Cast, Says, Scene, scene_of},
 };
-use crate::support::{CONFIG_MAP, CONTROLLER, DECORATOR, POD, data_of};
+use crate::support::{CONFIG_MAP, CONTROLLER, DECORATOR, POD, data_of, eventually};
 
 /// A Deployment, a CompositeController `a`, and a DecoratorController `b`.
 async fn scene() -> anyhow::Result<Scene> {
@@ -79,6 +79,10 @@ async fn a_deployment_and_a_decorator_are_moved_and_go_back() -> anyhow::Result<
     ends(&scene.apply(&[]).await?, 1, &[&would, &which])?;
     ensure!(scene.replicas().await? == 2);
     scene.attachment("v").await?;
+    eventually("the replica to have seen that", async || {
+        ends(&scene.apply(&["--only-observe"]).await?, 0, &[])
+    })
+    .await?;
 
     let says = scene.apply(&[]).await?;
     let texts = [
