@@ -1,9 +1,6 @@
 //! A change of splits under way: all shards concerned are drained, then one write of the map changes it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use metashard_api::id::{ControllerUid, ShardId, Slice};
 use serde::{Deserialize, Serialize};
@@ -46,14 +43,9 @@ impl Recutting {
     ) -> Self {
         let count = world.map.shard_count();
         let costs = &world.peers.costs;
-        let of = |changes: &BTreeMap<ControllerUid, Recut>| -> BTreeSet<ShardId> {
-            let shards = changes
-                .iter()
-                .flat_map(|(it, recut)| recut.shards(it, count));
-            shards.collect()
-        };
-        let mut shards: BTreeMap<ShardId, Expected> = of(&changes)
-            .into_iter()
+        let concerned = changes.iter();
+        let concerned = concerned.flat_map(|(it, recut)| recut.shards(it, count));
+        let mut shards: BTreeMap<ShardId, Expected> = concerned
             .map(|shard| {
                 let expected = Expected {
                     cost: costs.of_shard(shard),

@@ -53,12 +53,16 @@ impl WorkerMonitor {
         for input in inputs {
             self.hear(now, input, before, &mut broken);
         }
-        if after.incarnation() != self.incarnation.as_ref() {
+        let is_new = after.incarnation() != self.incarnation.as_ref();
+        if is_new {
             self.incarnation = after.incarnation().cloned();
             self.given_up.clear();
             self.published.clear();
         }
-        self.publish(inputs);
+        // A map is long, and most calls bring none.
+        if is_new || inputs.iter().any(gives) {
+            self.publish(inputs);
+        }
         for action in actions {
             let (Action::Send(FromWorker::Released { claim: over, .. }) | Action::Drop(over)) =
                 action
@@ -132,6 +136,14 @@ impl WorkerMonitor {
             *newest = epoch.max(*newest);
         }
     }
+}
+
+/// Whether an input may give something to this worker.
+fn gives(input: &Input) -> bool {
+    matches!(
+        input,
+        Input::MapSeen(_) | Input::MapRead(_) | Input::OrderReceived(_)
+    )
 }
 
 /// Whether a map names another owner, at a newer epoch, for something that is held.
