@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use metashard_api::id::{Incarnation, ReplicaId};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -20,7 +20,7 @@ mod world;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use metashard_api::id::{ControllerUid, Incarnation, ReplicaId, ShardId};
+use metashard_api::id::{ControllerUid, Incarnation, ReplicaId};
 
 pub use self::{
     machine::Leader,
@@ -87,10 +87,7 @@ pub enum Input {
     MapRead(Option<map::Seen>),
     /// How [`Action::WriteMap`] ended.
     MapWritten(Written<Arc<Map>>),
-    /// How many controllers (slices of split ones) each shard holds; shards that are not named hold none.
-    ControllersCounted(BTreeMap<ShardId, u32>),
-    /// All controllers that there are, and into how many slices the spec of each asks it to be split. With this the machine
-    /// counts them itself, by the newest map.
+    /// All controllers that there are, and into how many slices the spec of each asks it to be split.
     ControllersSeen(Arc<BTreeMap<ControllerUid, Option<u16>>>),
     /// A session said this. One that is not open yet opens with its Hello; a newer Hello of the same incarnation
     /// replaces the older session.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use metashard_api::{
-    id::{Incarnation, ReplicaId},
+    id::{ControllerUid, Incarnation, ReplicaId, ShardId, Slice},
     shard_map::ShardMapSpec,
 };
 
@@ -11,6 +11,7 @@ use crate::{
     lease,
     map::{self, Map},
     record::{About, Holder, Record, Seen, Written},
+    shard::shard_of,
 };
 
 /// Every write gets a new resourceVersion. A `PUT` needs the uid and resourceVersion of what is there, but for one
@@ -144,4 +145,29 @@ pub(crate) fn member(replica: &str, incarnation: &Incarnation) -> Holder {
 /// A readable stand-in for a UUID.
 pub(crate) fn incarnation(name: &str) -> Incarnation {
     Incarnation::new(format!("{name:0>36}"))
+}
+
+/// Controllers of which each shard holds so many; shards that are not named hold none. None asks to be split.
+pub(crate) fn controllers(
+    counts: &BTreeMap<ShardId, u32>,
+    shard_count: u16,
+) -> Arc<BTreeMap<ControllerUid, Option<u16>>> {
+    let mut missing = counts.clone();
+    missing.retain(|_, n| *n > 0);
+    let mut all = BTreeMap::new();
+    for uid in (0_u32..).map(|n| ControllerUid::new(format!("controller-{n}"))) {
+        if missing.is_empty() {
+            break;
+        }
+        let shard = shard_of(&uid, Slice::default(), shard_count);
+        let Some(n) = missing.get_mut(&shard) else {
+            continue;
+        };
+        *n -= 1;
+        if *n == 0 {
+            missing.remove(&shard);
+        }
+        all.insert(uid, None);
+    }
+    Arc::new(all)
 }

@@ -11,7 +11,6 @@ use std::{
 };
 
 use metashard_api::id::{Epoch, Incarnation, ReplicaId, Seq, ShardId, Term};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -6,7 +6,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use metashard_api::id::{ControllerUid, Incarnation, ShardId, Slice};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -7,7 +7,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use metashard_api::id::ReplicaId;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{leader::recent::Recent, membership::State, time::Now};

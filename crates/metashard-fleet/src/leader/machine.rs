@@ -9,7 +9,6 @@ use metashard_api::{
     id::{ShardId, Slice, Term},
     shard_map::Member,
 };
-
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -155,12 +154,6 @@ impl Leader {
         &self.membership
     }
 
-    /// Number of shards of the newest map that has any; 0: there is none yet. What
-    /// [`Input::ControllersCounted`] counts by.
-    pub fn shard_count(&self) -> u16 {
-        self.table.shard_count()
-    }
-
     /// Whether it coordinates at `now`: it holds the Lease, before its deadline, and the map names it.
     pub fn leads(&self, now: Now) -> bool {
         matches!(self.lead, Lead::Coordinating(_)) && self.election.may_lead(now)
@@ -207,9 +200,7 @@ impl Leader {
                 self.asked = Some(asked);
                 self.count_anew(now);
             }
-            Input::ControllersCounted(_) | Input::FromWorker(..) | Input::SessionClosed(_) => {
-                self.hear(now, input, out);
-            }
+            Input::FromWorker(..) | Input::SessionClosed(_) => self.hear(now, input, out),
         }
     }
 
@@ -249,18 +240,7 @@ impl Leader {
     /// What concerns the coordinator alone.
     fn hear(&mut self, now: Now, input: Input, out: &mut Vec<Action>) {
         let may_lead = self.election.may_lead(now);
-        let coordinator = match &mut self.lead {
-            Lead::Coordinating(coordinator) => Some(coordinator),
-            Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => None,
-        };
-        if let Input::ControllersCounted(controllers) = input {
-            self.controllers = controllers;
-            if let Some(coordinator) = coordinator {
-                coordinator.want_plan(now);
-            }
-            return;
-        }
-        let Some(coordinator) = coordinator else {
+        let Lead::Coordinating(coordinator) = &mut self.lead else {
             return;
         };
         if let Input::FromWorker(from, message) = input {

@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use metashard_api::id::Incarnation;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use metashard_api::id::{ControllerUid, Incarnation, ReplicaId, ShardId, Term};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{membership::State, message::Claim};

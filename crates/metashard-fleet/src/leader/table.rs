@@ -6,7 +6,6 @@ use metashard_api::{
     id::{Epoch, Seq, Term},
     shard_map::ShardMapSpec,
 };
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

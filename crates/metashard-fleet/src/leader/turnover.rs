@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use metashard_api::{id::ShardId, shard_map::ShardMapSpec};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{leader::recent::Recent, time::Now};

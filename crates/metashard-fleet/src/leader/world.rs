@@ -6,7 +6,6 @@ use std::{
 };
 
 use metashard_api::id::{Epoch, Incarnation, ShardId};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

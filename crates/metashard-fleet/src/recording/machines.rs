@@ -42,7 +42,6 @@ impl Machine for Leader {
                 I::MapSeen(map::Seen::Present(map))
                 | I::MapRead(Some(map::Seen::Present(map)))
                 | I::MapWritten(Written::Accepted(map)) => of_map(map),
-                I::ControllersCounted(counts) => counts.len() * size_of::<[u64; 2]>(),
                 I::ControllersSeen(all) => all.len() * (SMALL / 4),
                 I::FromWorker(_, FromWorker::Load(load)) => {
                     load.shards.len() * size_of::<ShardLoad>()

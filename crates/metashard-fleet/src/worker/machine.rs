@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use metashard_api::id::{Incarnation, ShardId};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use metashard_api::id::{Seq, Term};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use metashard_api::id::{Epoch, Incarnation, Seq, ShardId, Term};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

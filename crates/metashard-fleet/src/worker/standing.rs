@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use metashard_api::id::{Epoch, Incarnation, ReplicaId, ShardId};
-
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use metashard_api::id::ShardId;
 
 use super::fleet::{Fleet, N_SHARDS, n_moved};
-use crate::{
-    leader::Input,
-    rules::{Rule, Rules},
-};
+use crate::rules::{Rule, Rules};
 
 /// ceil(K/N) + 2.
 fn share(n_workers: u16) -> usize {
@@ -35,7 +32,7 @@ fn newcomer_gets_its_share_and_no_more_is_moved() {
 fn newcomers_that_come_one_after_the_other_get_equal_shares() {
     let mut fleet = Fleet::running(&["a"]);
     let busy: BTreeMap<ShardId, u32> = (0..8).map(|it| (ShardId(it), 1)).collect();
-    fleet.tell(0, Input::ControllersCounted(busy));
+    fleet.count_each(&busy);
     fleet.run(Duration::from_secs(11));
 
     fleet.join("b");
@@ -128,7 +125,7 @@ fn shard_that_was_moved_for_balance_stays_for_a_minute() {
     counts.clear();
     counts.insert(home[0].shard, 10);
     counts.insert(home[1].shard, 10);
-    fleet.tell(0, Input::ControllersCounted(counts.clone()));
+    fleet.count_each(&counts);
     fleet.run(Duration::from_secs(30));
     let (moved, kept) = match (fleet.owner(home[0].shard.0), fleet.owner(home[1].shard.0)) {
         (Some((first, _)), Some((second, _))) if first != second => {
@@ -147,7 +144,7 @@ fn shard_that_was_moved_for_balance_stays_for_a_minute() {
     let other = fleet.owned_by("b").into_iter().find(|it| it.shard != moved);
     counts.remove(&kept);
     counts.insert(other.unwrap().shard, 10);
-    fleet.tell(0, Input::ControllersCounted(counts));
+    fleet.count_each(&counts);
     fleet.run(Duration::from_secs(50));
 
     assert_eq!(fleet.owner(moved.0).map(|it| it.1), epoch);

@@ -5,6 +5,7 @@ mod watched;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,7 +24,7 @@ use crate::{
     record::{About, Holder, Record, Seen, Written},
     recording::History,
     rules::Rules,
-    testing::{Server, incarnation, member, record},
+    testing::{Server, controllers, incarnation, member, record},
     time::{MonoTime, Now},
 };
 
@@ -183,11 +184,15 @@ impl Fleet {
 
     /// Each shard's controllers: as many as the number says.
     pub(super) fn count(&mut self, n_controllers: u32) {
-        let counts: BTreeMap<ShardId, u32> = (0..N_SHARDS)
-            .map(|it| (ShardId(it), n_controllers))
-            .collect();
+        let counts = (0..N_SHARDS).map(|it| (ShardId(it), n_controllers));
+        self.count_each(&counts.collect());
+    }
+
+    /// Shards that are not named hold none.
+    pub(super) fn count_each(&mut self, counts: &BTreeMap<ShardId, u32>) {
+        let all = controllers(counts, N_SHARDS);
         for n in 0..self.replicas.len() {
-            self.tell(n, Input::ControllersCounted(counts.clone()));
+            self.tell(n, Input::ControllersSeen(Arc::clone(&all)));
         }
     }
 
@@ -399,7 +404,7 @@ impl Fleet {
     }
 
     fn write_map(&mut self, n: usize, write: map::Write) {
-        let written: Written<std::sync::Arc<Map>> = match self.map_writes {
+        let written: Written<Arc<Map>> = match self.map_writes {
             MapWrites::Lost => Written::Unknown,
             MapWrites::Answered | MapWrites::AnswerLost => {
                 let spec = write.spec.clone();

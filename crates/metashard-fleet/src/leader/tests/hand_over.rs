@@ -367,7 +367,7 @@ fn shards_with_controllers_are_drained_before_those_without() {
     let mut fleet = Fleet::running(&["a", "b"]);
     let claims = fleet.owned_by("b");
     let claim = claims[7];
-    fleet.tell(0, Input::ControllersCounted([(claim.shard, 1)].into()));
+    fleet.count_each(&[(claim.shard, 1)].into());
     fleet.worker("b").drains = false;
 
     leave(&mut fleet, "b");

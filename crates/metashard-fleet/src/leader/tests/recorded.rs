@@ -41,7 +41,7 @@ fn a_replay_that_is_told_something_else_is_noticed() {
     let told = recording
         .steps
         .iter()
-        .position(|it| matches!(it.inputs[..], [crate::leader::Input::ControllersCounted(_)]))
+        .position(|it| matches!(it.inputs[..], [crate::leader::Input::ControllersSeen(_)]))
         .unwrap();
 
     recording.start.handle_all(

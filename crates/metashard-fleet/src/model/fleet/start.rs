@@ -19,6 +19,7 @@ use crate::{
         server::Server,
     },
     record::About,
+    testing::controllers,
     time::Now,
     worker::{self, Worker},
 };
@@ -109,12 +110,11 @@ impl Fleet {
             restless: false,
         };
         for n in 0..self.n_leaders {
-            let controllers = (0..self.n_shards)
-                .map(|shard| (ShardId(shard), 1))
-                .collect();
+            let one_each = (0..self.n_shards).map(|shard| (ShardId(shard), 1));
+            let all = controllers(&one_each.collect(), self.n_shards);
             for input in [
                 leader::Input::WorkerLeasesSynced,
-                leader::Input::ControllersCounted(controllers),
+                leader::Input::ControllersSeen(all),
                 leader::Input::OwnRenewal(Some(Now::default().mono)),
                 leader::Input::LeaderLeaseSeen(crate::record::Seen::Absent),
             ] {

@@ -37,10 +37,6 @@ impl Told for Input {
                     of_written(written, |map| version(&map.spec))
                 )
             }
-            Self::ControllersCounted(counts) => {
-                let all: u32 = counts.values().sum();
-                format!("{all} controllers in {} shards", counts.len())
-            }
             Self::ControllersSeen(all) => {
                 let asking = all.values().flatten().count();
                 format!(
