@@ -234,16 +234,13 @@ impl Host {
 
     /// Whether an instance is of just those parents that `claim` is of: by the map that gives the claim, or a newer one under
     /// which it is held still.
-    fn is_of(&self, instance: &Instance, claim: Claim) -> bool {
+    fn is_of(&mut self, instance: &Instance, claim: Claim) -> bool {
         let standing = self.context.standing.load();
         let is_held = standing
             .held(claim.shard)
             .is_some_and(|held| held.epoch == claim.epoch);
-        let cut = standing.map().and_then(|map| {
-            let controller = &instance.controller.uid;
-            let slices = map.spec.slices_of(controller);
-            Cut::of(controller, slices, claim.shard, map.shard_count())
-        });
+        self.layout.look(&standing);
+        let cut = self.layout.cut(&instance.controller.uid, claim.shard);
         is_held && cut == Some(instance.cut)
     }
 
