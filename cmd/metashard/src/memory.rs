@@ -15,8 +15,10 @@ use metashard_worker::{
 };
 
 /// All of it. The machines are there once they have been started, and stay away where the role has none.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memory {
+    replica: ReplicaId,
+    clock: Clock,
     /// What the last syncs did.
     pub(crate) journal: Arc<Journal>,
     /// The worker, once it has been started.
@@ -26,39 +28,44 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// What is told to callers on this host, and to who knows an incarnation of the replica: it was
-    /// read from the cluster.
-    pub(crate) fn answers(self: &Arc<Self>, replica: &ReplicaId, clock: &Clock) -> Answers {
-        let about = Arc::new((replica.clone(), clock.clone()));
-        let taken = move |of: Of| {
-            let (replica, clock) = &*about;
-            let taken = Taken {
-                version: build_info::VERSION.to_owned(),
-                replica: replica.clone(),
-                unix_time: clock.wall().duration_since(UNIX_EPOCH).unwrap_or_default(),
-                now: clock.now(),
-                of,
-            };
-            serde_json::to_string(&taken).ok()
-        };
-        let (it, syncs, leader) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
-        let (worker, told) = (Arc::clone(self), taken.clone());
-        Answers::new(move |word| it.is_incarnation(word))
+    /// Of a replica that remembers nothing yet.
+    pub(crate) fn new(replica: ReplicaId, clock: Clock) -> Self {
+        Self {
+            replica,
+            clock,
+            journal: Arc::default(),
+            worker: OnceLock::new(),
+            leader: OnceLock::new(),
+        }
+    }
+
+    /// What is told to callers on this host, and to who knows an incarnation of the replica: it was read from the cluster.
+    pub(crate) fn answers(self: &Arc<Self>) -> Answers {
+        let [known, syncs, leader, worker] = [(); 4].map(|()| Arc::clone(self));
+        Answers::new(move |word| known.is_incarnation(word))
             .at("/api/v1/syncs", move |query| {
                 Some(syncs.journal.answer(&Asked::read(query)).to_string())
             })
             .at("/api/v1/fleet/leader", move |_| {
-                let history = leader.leader.get()?.history.lock();
-                let recording = history.recording();
-                drop(history);
-                taken(Of::Leader(Box::new(recording)))
+                let recording = leader.leader.get()?.history.lock().recording();
+                leader.taken(Of::Leader(Box::new(recording)))
             })
             .at("/api/v1/fleet/worker", move |_| {
-                let history = worker.worker.get()?.history.lock();
-                let recording = history.recording();
-                drop(history);
-                told(Of::Worker(Box::new(recording)))
+                let recording = worker.worker.get()?.history.lock().recording();
+                worker.taken(Of::Worker(Box::new(recording)))
             })
+    }
+
+    fn taken(&self, of: Of) -> Option<String> {
+        let since_1970 = self.clock.wall().duration_since(UNIX_EPOCH);
+        let taken = Taken {
+            version: build_info::VERSION.to_owned(),
+            replica: self.replica.clone(),
+            unix_time: since_1970.unwrap_or_default(),
+            now: self.clock.now(),
+            of,
+        };
+        serde_json::to_string(&taken).ok()
     }
 
     /// Of the worker, or of the lead.

@@ -70,9 +70,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let grace = config.fleet.shutdown_grace;
     let mut services = Services::new(shutdown.clone());
     let (readiness, checks) = health::new();
-    let memory = Arc::new(Memory::default());
-    let answers = memory.answers(&config.fleet.replica, &clock);
-    let parts = checks.parts(registry.clone(), shutdown.token(), answers);
+    let memory = Arc::new(Memory::new(config.fleet.replica.clone(), clock.clone()));
+    let parts = checks.parts(registry.clone(), shutdown.token(), memory.answers());
     services.status(listeners, parts);
     let replica = tokio::select! {
         replica = Replica::prepare(config, clock.clone(), registry, &grpc, memory) => replica?,
