@@ -214,8 +214,7 @@ impl Cluster {
     pub(crate) async fn not_found(&self, resource: &Resource, name: &str) -> anyhow::Error {
         let namespace = self.namespace().filter(|_| resource.namespaced);
         let others = self.list(resource, namespace, "").await.unwrap_or_default();
-        let meant = suggest::nearest(name, others.iter().map(|it| it.name()));
-        let hint = meant.map_or_else(String::new, |it| format!("; did you mean {it}?"));
+        let hint = suggest::hint(name, others.iter().map(|it| it.name()));
         let place = namespace.map_or_else(String::new, |it| format!(" in namespace {it}"));
         anyhow::anyhow!("{} {name:?} not found{place}{hint}", resource.plural)
     }

@@ -58,8 +58,7 @@ fn no_controller(word: &str, all: &[Arc<Object>]) -> anyhow::Error {
             "{word:?} is no controller: name one, as NAME or as compositecontroller/NAME; `tree` and `why` take other objects"
         );
     }
-    let meant = suggest::nearest(bare(word), all.iter().map(|it| it.name()));
-    let hint = meant.map_or_else(String::new, |it| format!("; did you mean {it}?"));
+    let hint = suggest::hint(bare(word), all.iter().map(|it| it.name()));
     anyhow::anyhow!("controller {word:?} not found{hint}")
 }
 

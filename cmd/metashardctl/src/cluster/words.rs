@@ -74,10 +74,7 @@ fn rank(it: &Resource) -> (bool, &str, u8, std::cmp::Reverse<u32>) {
 /// That nothing is called so, with the word that was probably meant.
 pub(super) fn unknown(word: &str, served: &[Arc<Resource>]) -> anyhow::Error {
     let plurals = served.iter().map(|it| it.plural.as_str());
-    let hint = match suggest::nearest(&word.to_lowercase(), plurals) {
-        Some(meant) => format!("; did you mean {meant}?"),
-        None => String::new(),
-    };
+    let hint = suggest::hint(&word.to_lowercase(), plurals);
     anyhow::anyhow!("the API server has no resource {word:?}{hint}")
 }
 

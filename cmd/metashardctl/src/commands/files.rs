@@ -62,13 +62,8 @@ impl Files {
                 let found = all.iter().find(|it| it["metadata"]["name"] == name);
                 found.ok_or_else(|| {
                     let names = names();
-                    let meant = suggest::nearest(name, names.iter().map(String::as_str));
-                    match meant {
-                        Some(meant) => anyhow::anyhow!(
-                            "the files hold no controller {name:?}; did you mean {meant}?"
-                        ),
-                        None => anyhow::anyhow!("the files hold no controller {name:?}"),
-                    }
+                    let hint = suggest::hint(name, names.iter().map(String::as_str));
+                    anyhow::anyhow!("the files hold no controller {name:?}{hint}")
                 })
             }
         }

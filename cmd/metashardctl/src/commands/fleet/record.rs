@@ -60,8 +60,7 @@ fn named(fleet: &Fleet, name: &str) -> anyhow::Result<Replica> {
     let all = fleet.replicas();
     let found = all.iter().find(|it| it.name == name).cloned();
     found.with_context(|| {
-        let meant = suggest::nearest(name, all.iter().map(|it| it.name.as_str()));
-        let hint = meant.map_or_else(String::new, |it| format!("; did you mean {it}?"));
+        let hint = suggest::hint(name, all.iter().map(|it| it.name.as_str()));
         format!("no replica {name:?} lives{hint}")
     })
 }

@@ -234,8 +234,7 @@ fn check_names(seen: &Seen, wishes: &Wishes) -> anyhow::Result<()> {
     let names = || seen.controllers.iter().map(|it| it.name.as_str());
     for name in &wishes.controllers {
         if !seen.controllers.iter().any(|it| it.is_called(name)) {
-            let meant = suggest::nearest(name, names());
-            let hint = meant.map_or_else(String::new, |it| format!("; did you mean {it}?"));
+            let hint = suggest::hint(name, names());
             anyhow::bail!("controller {name:?} not found{hint}");
         }
     }
