@@ -3,7 +3,6 @@
 use std::{
     ffi::OsStr,
     fmt,
-    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -78,16 +77,23 @@ pub fn read(path: &Path) -> Result<Vec<Document>, Error> {
         let all: Result<Vec<_>, _> = files.iter().map(|file| read(file)).collect();
         return Ok(all?.into_iter().flatten().collect());
     }
-    let mut text = String::new();
-    let read = if file == "-" {
-        std::io::stdin().read_to_string(&mut text).map(drop)
+    parse(&file, &text(path)?)
+}
+
+/// What a file says; `-` is the standard input.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn text(path: &Path) -> Result<String, Error> {
+    let read = if path == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
     } else {
-        std::fs::read_to_string(path).map(|read| text = read)
+        std::fs::read_to_string(path)
     };
-    match read {
-        Ok(()) => parse(&file, &text),
-        Err(source) => Err(Error::Read { file, source }),
-    }
+    read.map_err(|source| Error::Read {
+        file: path.display().to_string(),
+        source,
+    })
 }
 
 /// The files of a folder that hold manifests, by name.

@@ -1,8 +1,6 @@
 //! `fleet replay`: the decisions of a recording, made again.
 
 use std::{
-    fs,
-    io::{self, Read},
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -13,6 +11,7 @@ use metashard_fleet::{
     recording::{Machine, Of, Recording, Taken},
     time::Now,
 };
+use metashard_plan::document;
 use metashard_runtime::build_info;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -44,13 +43,7 @@ pub(in crate::commands) fn run(flags: &Replay, output: &mut Output) -> anyhow::R
 }
 
 fn read(file: &Path) -> anyhow::Result<Taken> {
-    let text = if file == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(file)
-    };
-    let text = text.with_context(|| format!("read {}", file.display()))?;
+    let text = document::text(file)?;
     serde_json::from_str(&text).with_context(|| {
         let version = serde_json::from_str::<Value>(&text).ok();
         let version = version.and_then(|it| it["version"].as_str().map(str::to_owned));
