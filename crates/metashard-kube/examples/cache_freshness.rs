@@ -20,7 +20,7 @@ use kube::{
     Api, Client,
     api::{ListParams, PostParams},
 };
-use metashard_api::resource::Resource;
+use metashard_api::endpoint::SourceKind;
 use metashard_kube::{
     client::{Clients, Options},
     identity::Identity,
@@ -216,14 +216,7 @@ async fn fill(admin: &Client, namespace: &str, n_objects: usize) -> anyhow::Resu
 }
 
 fn key(namespace: &str) -> ViewKey {
-    let resource = Resource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "configmaps".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        namespaced: true,
-        has_status: false,
-    };
+    let resource = SourceKind::ConfigMap.resource();
     ViewKey::new(Identity::process(), Arc::new(resource)).in_namespace(namespace)
 }
 

@@ -80,17 +80,12 @@ fn with_kind(item: &[u8], kind: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use metashard_api::endpoint::SourceKind;
+
     use super::*;
 
     fn config_maps() -> Resource {
-        Resource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            plural: "configmaps".to_owned(),
-            kind: "ConfigMap".to_owned(),
-            namespaced: true,
-            has_status: false,
-        }
+        SourceKind::ConfigMap.resource()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use metashard_reconcile::object::Object;
 use metashard_testkit::{Cluster, wait::eventually};
 use serde_json::to_vec;
 
-use crate::kit::{Kit, SOON};
+use crate::kit::{Kit, SOON, config_maps};
 
 /// Fewer than may wait.
 const MANY: usize = 400;
@@ -104,15 +104,4 @@ async fn an_event_about_a_controller_waits_for_none_about_other_objects() -> any
     .await?;
     assert!(before < MANY / 2, "{before} were written before it");
     Ok(())
-}
-
-fn config_maps() -> Resource {
-    Resource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "configmaps".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        namespaced: true,
-        has_status: false,
-    }
 }

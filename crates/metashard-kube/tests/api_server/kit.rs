@@ -8,7 +8,7 @@ use kube::{
     Api,
     api::{DeleteParams, PostParams},
 };
-use metashard_api::resource::Resource;
+use metashard_api::{endpoint::SourceKind, resource::Resource};
 use metashard_kube::{
     client::{Clients, Options},
     identity::Identity,
@@ -156,14 +156,7 @@ pub(crate) async fn seen(view: &View, namespace: &str, name: &str) -> anyhow::Re
 }
 
 pub(crate) fn config_maps() -> Resource {
-    Resource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "configmaps".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        namespaced: true,
-        has_status: false,
-    }
+    SourceKind::ConfigMap.resource()
 }
 
 /// The kinds of the test kit.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use metashard_api::resource::Resource;
+use metashard_api::endpoint::SourceKind;
 
 use super::*;
 use crate::{
@@ -46,14 +46,7 @@ impl Recorder {
 }
 
 fn shared() -> Shared {
-    let resource = Resource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "configmaps".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        namespaced: true,
-        has_status: false,
-    };
+    let resource = SourceKind::ConfigMap.resource();
     Shared::new(
         ViewKey::new(Identity::process(), Arc::new(resource)),
         MonoTime::default(),
