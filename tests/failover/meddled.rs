@@ -21,8 +21,15 @@ const LASTS: Duration = Duration::from_secs(10);
 /// Connections with garbage.
 const GARBAGE: usize = 30;
 
-async fn fleet() -> anyhow::Result<Fleet> {
-    Fleet::start(&ALL.map(|name| (name, ALL_ROLES)), SYSTEM).await
+/// Meddles with a fleet of which all is well, while its parents are edited.
+async fn meddle(meddling: impl AsyncFnOnce(&Fleet) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let _turn = turn().await;
+    let fleet = Fleet::start(&ALL.map(|name| (name, ALL_ROLES)), SYSTEM).await?;
+    let faults = Box::pin(async {
+        is_well(&fleet).await?;
+        meddling(&fleet).await
+    });
+    while_edited(fleet.edit(), faults).await
 }
 
 /// All is well: everybody has a share, everything is called, and nothing was doubled on the way here.
@@ -34,11 +41,7 @@ async fn is_well(fleet: &Fleet) -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn shard_map_that_is_edited_or_deleted_by_hand_is_mended() -> anyhow::Result<()> {
-    let _turn = turn().await;
-    let fleet = fleet().await?;
-    let edits = fleet.edit();
-    let meddling = Box::pin(async {
-        is_well(&fleet).await?;
+    meddle(async |fleet| {
         fleet.is_at_rest().await?;
         let before = fleet.map().await?;
 
@@ -52,7 +55,7 @@ async fn shard_map_that_is_edited_or_deleted_by_hand_is_mended() -> anyhow::Resu
         fleet.edit_map(give_all_away).await?;
         fleet.warns(event::SHARD_MAP_EDITED).await?;
         fleet.says("ShardMap edited by hand").await?;
-        is_well(&fleet).await?;
+        is_well(fleet).await?;
         ensure!(fleet.map().await?.shards == before.shards, "a shard moved");
         ensure!(fleet.n_said("membership lost") == 0, "a worker was lost");
 
@@ -68,7 +71,7 @@ async fn shard_map_that_is_edited_or_deleted_by_hand_is_mended() -> anyhow::Resu
         };
         fleet.edit_map(take_all_away).await?;
         fleet.warns(event::SHARD_MAP_LOST).await?;
-        is_well(&fleet).await?;
+        is_well(fleet).await?;
 
         // Another leader seems to have written it.
         let name_nobody = |map: &mut Value| {
@@ -78,49 +81,41 @@ async fn shard_map_that_is_edited_or_deleted_by_hand_is_mended() -> anyhow::Resu
         };
         fleet.edit_map(name_nobody).await?;
         fleet.is_led("nobody").await?;
-        is_well(&fleet).await?;
+        is_well(fleet).await?;
 
         let n_lost = fleet.n_said("ShardMap lost");
         fleet.delete_map().await?;
         fleet.is_made_anew(n_lost).await?;
-        is_well(&fleet).await?;
+        is_well(fleet).await?;
         let after = fleet.map().await?;
         ensure!(after.shard_count == before.shard_count, "{after:?}");
         ensure!(after.version() > before.version(), "{after:?}");
         Ok(())
-    });
-    while_edited(edits, meddling).await
+    })
+    .await
 }
 
 #[tokio::test]
 async fn worker_lease_that_is_taken_or_deleted_by_hand_costs_one_membership() -> anyhow::Result<()>
 {
-    let _turn = turn().await;
-    let fleet = fleet().await?;
-    let edits = fleet.edit();
-    let meddling = Box::pin(async {
-        is_well(&fleet).await?;
+    meddle(async |fleet| {
         let victim = fleet.follower().await?;
         fleet.take_lease_of(victim).await?;
         fleet.loses_its_membership(1).await?;
-        is_well(&fleet).await?;
+        is_well(fleet).await?;
 
         fleet.delete_lease_of(victim).await?;
         fleet.loses_its_membership(2).await?;
-        is_well(&fleet).await?;
+        is_well(fleet).await?;
         ensure!(fleet.n_said("membership lost") == 2, "more were lost");
         fleet.is_sound()
-    });
-    while_edited(edits, meddling).await
+    })
+    .await
 }
 
 #[tokio::test]
 async fn garbage_on_the_port_of_sessions_changes_nothing() -> anyhow::Result<()> {
-    let _turn = turn().await;
-    let fleet = fleet().await?;
-    let edits = fleet.edit();
-    let meddling = Box::pin(async {
-        is_well(&fleet).await?;
+    meddle(async |fleet| {
         fleet.is_at_rest().await?;
         let before = fleet.map().await?;
         let address = fleet.address_of_leader().await?;
@@ -139,24 +134,20 @@ async fn garbage_on_the_port_of_sessions_changes_nothing() -> anyhow::Result<()>
         fleet
             .says("connection refused: no TLS of the fleet")
             .await?;
-        is_well(&fleet).await?;
+        is_well(fleet).await?;
         drop(open);
 
         let now = fleet.map().await?;
         ensure!(now.version() == before.version(), "the map was written");
         ensure!(fleet.n_said("session ended") == 0, "a session broke");
         fleet.is_sound()
-    });
-    while_edited(edits, meddling).await
+    })
+    .await
 }
 
 #[tokio::test]
 async fn two_replicas_of_one_name_are_two_workers_and_told_of() -> anyhow::Result<()> {
-    let _turn = turn().await;
-    let fleet = fleet().await?;
-    let edits = fleet.edit();
-    let meddling = Box::pin(async {
-        is_well(&fleet).await?;
+    meddle(async |fleet| {
         let mut double = fleet.stranger(ALL[1], &[]).await?;
         fleet.says("two workers have one name").await?;
         fleet.is_shared_by(&ALL).await?;
@@ -164,19 +155,15 @@ async fn two_replicas_of_one_name_are_two_workers_and_told_of() -> anyhow::Resul
         fleet.is_served().await?;
         double.kill()?;
         fleet.says("worker lost").await?;
-        is_well(&fleet).await?;
+        is_well(fleet).await?;
         fleet.is_sound()
-    });
-    while_edited(edits, meddling).await
+    })
+    .await
 }
 
 #[tokio::test]
 async fn two_installations_in_one_namespace_double_nothing_and_are_told_of() -> anyhow::Result<()> {
-    let _turn = turn().await;
-    let fleet = fleet().await?;
-    let edits = fleet.edit();
-    let meddling = Box::pin(async {
-        is_well(&fleet).await?;
+    meddle(async |fleet| {
         let flags = ["--leader-election-id=other"];
         let mut other = fleet.stranger("delta", &flags).await?;
         fleet.warns(event::LEAD_CONTESTED).await?;
@@ -188,8 +175,8 @@ async fn two_installations_in_one_namespace_double_nothing_and_are_told_of() -> 
         fleet.is_served().await?;
         other.kill()?;
         fleet.is_led("delta").await?;
-        is_well(&fleet).await?;
+        is_well(fleet).await?;
         fleet.is_sound()
-    });
-    while_edited(edits, meddling).await
+    })
+    .await
 }
