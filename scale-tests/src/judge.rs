@@ -24,15 +24,13 @@ pub(crate) fn judge(
     bed.record.take_audit(&folder)?;
     let history = &bed.record.history;
     let findings = history.findings(None);
-    let count = |is: &dyn Fn(&Broken) -> bool| {
-        let n = findings.iter().filter(|it| is(&it.broken)).count();
-        f64::from(u32::try_from(n).unwrap_or(u32::MAX))
-    };
+    let count =
+        |is: &dyn Fn(&Broken) -> bool| number(findings.iter().filter(|it| is(&it.broken)).count());
     let overlaps = count(&|it| *it == Broken::Invariant(Invariant::Exclusive));
     let lost = count(&|it| *it == Broken::LostUpdate);
     let other = count(&|it| !matches!(it, Broken::LostUpdate)) - overlaps;
     outcome.tell("edits", number(edits.count()), "");
-    outcome.tell("edits without an answer", number_of(edits.failed()), "");
+    outcome.tell("edits without an answer", number(edits.failed()), "");
     outcome.tell("hook calls", number(history.calls.len()), "");
     outcome.tell("writes", number(history.writes.len()), "");
     outcome.tell("maps", number(history.maps.len()), "");
@@ -85,15 +83,11 @@ fn of_processes(bed: &Bed, outcome: &mut Outcome) {
     );
     outcome.tell(
         "requests per hook call",
-        number_of(bed.record.requests) / calls,
+        number(bed.record.requests) / calls,
         "",
     );
     let peak = seen.processes.values().map(|it| it.memory.1).max();
-    outcome.tell(
-        "most memory of a process",
-        number_of(peak.unwrap_or(0)),
-        "MiB",
-    );
+    outcome.tell("most memory of a process", number(peak.unwrap_or(0)), "MiB");
 }
 
 /// The longest time between two maps in which a shard had no owner, once it had one.
@@ -160,11 +154,6 @@ fn latency(bed: &Bed, edits: &Edits, outcome: &mut Outcome) {
 }
 
 /// A count as a figure.
-pub(crate) fn number(count: usize) -> f64 {
-    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
-}
-
-/// A count as a figure.
-pub(crate) fn number_of(count: u64) -> f64 {
-    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+pub(crate) fn number(count: impl TryInto<u32>) -> f64 {
+    f64::from(count.try_into().unwrap_or(u32::MAX))
 }
