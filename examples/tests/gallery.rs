@@ -11,6 +11,7 @@ use metashard_testkit::{
     Cluster, Replica,
     cluster::{self, free_port},
     replica::{self, built},
+    shipped,
     wait::eventually,
 };
 use serde_json::{Value, json};
@@ -24,16 +25,7 @@ async fn play(folder: &str, plural: &str, expected: Value) -> anyhow::Result<(Cl
     let client = cluster.admin().await?;
     let namespace = cluster.namespace(folder).await?;
     let system = cluster.namespace("system").await?;
-    for name in [
-        "compositecontrollers",
-        "decoratorcontrollers",
-        "controllerrevisions",
-        "shardmaps",
-    ] {
-        cluster
-            .apply_yaml(&read(&format!("../deploy/crds/{name}.yaml"))?)
-            .await?;
-    }
+    shipped::put_crds(&client).await?;
     let port = free_port()?;
     let program = format!("{folder}-hook");
     let mut command = Command::new(built(&program)?);

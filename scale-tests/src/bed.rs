@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs,
     net::{IpAddr, Ipv4Addr},
-    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -22,7 +21,7 @@ use metashard_api::{
     shard_map::{self, ShardMap, ShardMapSpec},
 };
 use metashard_testkit::{
-    Cluster, FakeHook, apply::apply, cluster, crds, hook::Answer, wait::eventually,
+    Cluster, FakeHook, apply::apply, cluster, crds, hook::Answer, shipped, wait::eventually,
 };
 use parking_lot::Mutex;
 use rustix::process::Signal;
@@ -73,7 +72,7 @@ impl Bed {
         })
         .await?;
         let client = cluster.admin().await?;
-        install(&cluster, &client).await?;
+        install(&client).await?;
         let recipe = Recipe {
             program: settings.program.clone(),
             is_peer: settings.is_peer,
@@ -300,14 +299,9 @@ fn is_done(thing: &DynamicObject, wanted: &BTreeMap<String, u64>) -> bool {
     wanted.get(name).is_none_or(|wanted| shown >= Some(*wanted))
 }
 
-async fn install(cluster: &Cluster, client: &Client) -> anyhow::Result<()> {
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
-    for file in fs::read_dir(deploy.join("crds")).context("list deploy/crds")? {
-        let text = fs::read_to_string(file?.path())?;
-        cluster.apply_yaml(&text).await?;
-    }
-    let system = fs::read_to_string(deploy.join("system.yaml"))?;
-    cluster.apply_yaml(&system).await?;
+async fn install(client: &Client) -> anyhow::Result<()> {
+    shipped::put_crds(client).await?;
+    shipped::put_system(client, SYSTEM).await?;
     crds::install_one(client, &crds::thing()).await?;
     apply(client, &objects::namespace()).await?;
     apply(client, &objects::rights()).await?;

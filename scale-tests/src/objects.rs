@@ -51,25 +51,8 @@ pub(crate) fn rights() -> Value {
 
 /// A controller whose hook is at `url`.
 pub(crate) fn controller(number: usize, url: &str) -> Value {
-    json!({
-        "apiVersion": "metacontroller.k8s.io/v1alpha1",
-        "kind": "CompositeController",
-        "metadata": { "name": format!("controller-{number}") },
-        "spec": {
-            "generateSelector": true,
-            "parentResource": {
-                "apiVersion": crds::API_VERSION,
-                "resource": "things",
-                "labelSelector": { "matchLabels": { "number": number.to_string() } },
-            },
-            "childResources": [{
-                "apiVersion": "v1",
-                "resource": "configmaps",
-                "updateStrategy": { "method": "InPlace" },
-            }],
-            "hooks": { "sync": { "webhook": { "url": url } } },
-        },
-    })
+    let name = format!("controller-{number}");
+    crds::controller_of_things(&name, ("number", &number.to_string()), url)
 }
 
 /// A parent of a controller.

@@ -5,8 +5,6 @@ mod meddling;
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    fs,
-    path::Path,
     time::{Duration, SystemTime},
 };
 
@@ -27,6 +25,7 @@ use metashard_testkit::{
     history::HookCall,
     hook::{Answer, Call},
     replica::Options,
+    shipped,
     wait::{eventually, throughout},
 };
 use parking_lot::Mutex;
@@ -85,16 +84,9 @@ impl Fleet {
             ..cluster::Options::default()
         })
         .await?;
-        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
-        for file in fs::read_dir(deploy.join("crds")).context("list deploy/crds")? {
-            cluster
-                .apply_yaml(&fs::read_to_string(file?.path())?)
-                .await?;
-        }
-        cluster
-            .apply_yaml(&fs::read_to_string(deploy.join("system.yaml"))?)
-            .await?;
         let client = cluster.admin().await?;
+        shipped::put_crds(&client).await?;
+        shipped::put_system(&client, SYSTEM).await?;
         crds::install_one(&client, &crds::thing()).await?;
         let mut fleet = Self {
             replicas: BTreeMap::new(),
@@ -425,25 +417,7 @@ fn path(number: usize) -> String {
 }
 
 fn controller(number: usize, url: &str) -> Value {
-    json!({
-        "apiVersion": "metacontroller.k8s.io/v1alpha1",
-        "kind": "CompositeController",
-        "metadata": { "name": name(number) },
-        "spec": {
-            "generateSelector": true,
-            "parentResource": {
-                "apiVersion": crds::API_VERSION,
-                "resource": "things",
-                "labelSelector": { "matchLabels": { "number": number.to_string() } },
-            },
-            "childResources": [{
-                "apiVersion": "v1",
-                "resource": "configmaps",
-                "updateStrategy": { "method": "InPlace" },
-            }],
-            "hooks": { "sync": { "webhook": { "url": url } } },
-        },
-    })
+    crds::controller_of_things(&name(number), ("number", &number.to_string()), url)
 }
 
 fn parent(number: usize) -> Value {

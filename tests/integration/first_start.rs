@@ -1,9 +1,8 @@
 //! The first replica of an installation, after the manifests were applied.
 
-use std::{fs, path::Path, time::Duration};
+use std::time::Duration;
 
-use anyhow::Context;
-use metashard_testkit::{Replica, replica};
+use metashard_testkit::{Replica, replica, shipped};
 
 use crate::support::shared;
 
@@ -27,13 +26,9 @@ async fn the_first_replica_in_a_namespace_that_it_makes_waits_for_nobody() -> an
 
 #[tokio::test]
 async fn with_the_map_of_the_manifests_the_first_replica_waits_for_nobody() -> anyhow::Result<()> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/system.yaml");
-    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
     let namespace = "first-start-manifests";
-    let cluster = &shared().await?.cluster;
-    cluster
-        .apply_yaml(&text.replace("metashard-system", namespace))
-        .await?;
+    let client = shared().await?.cluster.admin().await?;
+    shipped::put_system(&client, namespace).await?;
 
     starts_at_once(namespace).await
 }

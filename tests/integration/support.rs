@@ -4,15 +4,15 @@
 //! them alone, and has its replicas select by that label.
 
 use std::{
-    fs,
-    path::Path,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
 use anyhow::Context;
 use kube::Client;
-use metashard_testkit::{Cluster, FakeHook, Replica, cluster, crds, hook::Call, replica, wait};
+use metashard_testkit::{
+    Cluster, FakeHook, Replica, cluster, crds, hook::Call, replica, shipped, wait,
+};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -117,13 +117,9 @@ async fn serves(replica: &Replica) -> anyhow::Result<()> {
 
 /// Installs the CRDs as they are shipped, and those of the test kit.
 pub(crate) async fn install_crds(cluster: &Cluster) -> anyhow::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds");
-    for file in fs::read_dir(&folder).context("read deploy/crds")? {
-        let path = file?.path();
-        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        cluster.apply_yaml(&text).await?;
-    }
-    crds::install(&cluster.admin().await?).await
+    let client = cluster.admin().await?;
+    shipped::put_crds(&client).await?;
+    crds::install(&client).await
 }
 
 /// Asks `probe` until it is content.

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use metashard_api::{
+    endpoint::SourceKind,
     id::{Incarnation, ShardId},
-    resource::Resource,
 };
 use metashard_fleet::{
     message::{Claim, LastWritten},
@@ -80,7 +80,11 @@ impl Shards {
         (gate, informers): (WriteGate, Informers),
         (standing, events): (Arc<ArcSwap<Standing>>, mpsc::Sender<ShardEvent>),
     ) -> Self {
-        let key = ViewKey::new(Identity::process(), Arc::new(resource())).in_namespace(NAMESPACE);
+        let key = ViewKey::new(
+            Identity::process(),
+            Arc::new(SourceKind::ConfigMap.resource()),
+        )
+        .in_namespace(NAMESPACE);
         Self {
             acts: Acts {
                 shared: shared.clone(),
@@ -327,7 +331,7 @@ impl Acts {
         });
         let body = Bytes::from(body.to_string());
         Write {
-            resource: Arc::new(resource()),
+            resource: Arc::new(SourceKind::ConfigMap.resource()),
             namespace: Some(NAMESPACE.into()),
             name: name.into(),
             op: match object {
@@ -357,16 +361,5 @@ fn newer(one: Option<Arc<Object>>, other: Option<Arc<Object>>) -> Option<Arc<Obj
             })
         }
         (one, other) => one.or(other),
-    }
-}
-
-fn resource() -> Resource {
-    Resource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        plural: "configmaps".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        namespaced: true,
-        has_status: false,
     }
 }

@@ -125,6 +125,30 @@ pub fn defaulted() -> Value {
     )
 }
 
+/// A CompositeController of those [Things](thing) that have a label. Its hook is at `url`, its children are ConfigMaps.
+pub fn controller_of_things(name: &str, label: (&str, &str), url: &str) -> Value {
+    let (key, value) = label;
+    json!({
+        "apiVersion": "metacontroller.k8s.io/v1alpha1",
+        "kind": "CompositeController",
+        "metadata": { "name": name },
+        "spec": {
+            "generateSelector": true,
+            "parentResource": {
+                "apiVersion": API_VERSION,
+                "resource": "things",
+                "labelSelector": { "matchLabels": { key: value } },
+            },
+            "childResources": [{
+                "apiVersion": "v1",
+                "resource": "configmaps",
+                "updateStrategy": { "method": "InPlace" },
+            }],
+            "hooks": { "sync": { "webhook": { "url": url } } },
+        },
+    })
+}
+
 fn anything() -> Value {
     json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }

@@ -7,6 +7,7 @@
 //! - [`proxy::Proxy`]: stands in front of the API server and makes it fail.
 //! - [`terminal::Terminal`]: a terminal of a given width, and a program at it.
 //! - [`wait`]: the one way to wait for something.
+//! - [`shipped`]: the manifests that users apply.
 //! - [`crds`]: small custom resources to reconcile.
 
 pub mod apply;
@@ -19,6 +20,7 @@ pub mod hook;
 pub mod loopback;
 pub mod proxy;
 pub mod replica;
+pub mod shipped;
 pub mod terminal;
 pub mod wait;
 

@@ -11,13 +11,14 @@ use metashard_testkit::{
     assets::Wanted,
     cluster::{self, ADMIN, client_of},
     group::Group,
+    shipped,
 };
 use serde_json::json;
 
 use super::{Ground, hooks::Hooks};
 use crate::{
     demo::tenants::{self, Example, TENANTS, cast},
-    kubernetes, repository,
+    kubernetes,
     talk::say,
 };
 
@@ -83,13 +84,7 @@ async fn lent(name: &str) -> anyhow::Result<Setting> {
 
 /// The kinds of metashard and of the examples, and all namespaces.
 async fn put_kinds(client: &Client, system_namespace: &str) -> anyhow::Result<()> {
-    let folder = repository::root().join("deploy").join("crds");
-    let entries = fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))?;
-    for entry in entries {
-        let path = entry.context("list deploy/crds")?.path();
-        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        apply_yaml(client, &text).await?;
-    }
+    shipped::put_crds(client).await?;
     for example in Example::ALL {
         apply_yaml(client, &example.manifest("crd.yaml")?).await?;
     }
@@ -100,11 +95,7 @@ async fn put_kinds(client: &Client, system_namespace: &str) -> anyhow::Result<()
         )
         .await?;
     }
-    let path = repository::root().join("deploy").join("system.yaml");
-    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    // With the empty map the first leader need not wait for signs of an old one.
-    apply_yaml(client, &text.replace(SYSTEM_NAMESPACE, system_namespace)).await?;
-    Ok(())
+    shipped::put_system(client, system_namespace).await
 }
 
 /// The tenants' controllers and parents.
