@@ -25,6 +25,11 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// Whether objects of this apiVersion and kind are of this resource's kind, in any version.
+    pub fn is_of(&self, api_version: &str, kind: &str) -> bool {
+        self.kind == kind && self.group == group_of(api_version)
+    }
+
     /// The resource of the controller objects of `kind`.
     pub fn of_controllers(kind: ControllerKind) -> Self {
         let plural = match kind {
@@ -90,4 +95,9 @@ impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.api_version(), self.plural)
     }
+}
+
+/// The group of an apiVersion; empty for the core group.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }

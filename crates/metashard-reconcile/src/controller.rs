@@ -288,10 +288,7 @@ impl Controller {
 
     /// The rule of a parent's kind, in any version.
     pub fn rule_of(&self, parent: &Object) -> Option<&ParentRule> {
-        let group = group(parent.api_version());
-        let is_of = |rule: &&ParentRule| {
-            rule.resource.kind == parent.kind() && rule.resource.group == group
-        };
+        let is_of = |rule: &&ParentRule| rule.resource.is_of(parent.api_version(), parent.kind());
         self.parents.iter().find(is_of)
     }
 
@@ -331,9 +328,7 @@ impl Controller {
     /// `None` if it can be no child of this controller.
     pub fn parent_of<'a>(&self, child: &'a Object) -> Option<(usize, OwnerReference<'a>)> {
         let owner = child.controller_owner()?;
-        let group = group(owner.api_version);
-        let is_of =
-            |rule: &ParentRule| rule.resource.kind == owner.kind && rule.resource.group == group;
+        let is_of = |rule: &ParentRule| rule.resource.is_of(owner.api_version, owner.kind);
         let rule = self.parents.iter().position(is_of)?;
         self.can_be_child(child).then_some((rule, owner))
     }
@@ -345,9 +340,4 @@ fn child_list(kind: ControllerKind) -> &'static str {
         ControllerKind::Composite => "childResources",
         ControllerKind::Decorator => "attachments",
     }
-}
-
-/// The group of an apiVersion; empty for the core group.
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
 }

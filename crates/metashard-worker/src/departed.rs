@@ -10,7 +10,7 @@ use futures::future::join_all;
 use metashard_api::{
     id::ControllerUid,
     names::{self, condition, reason},
-    resource::Resource,
+    resource::{Resource, group_of},
     v1alpha1::status::ControllerStatus,
 };
 use metashard_fleet::message::Claim;
@@ -127,7 +127,7 @@ impl Departure {
         let inherited = heir.map(finalized_kinds).unwrap_or_default();
         let mut is_inherited = false;
         for (api_version, plural) in &record.parents {
-            let group = api_version.split_once('/').map_or("", |(group, _)| group);
+            let group = group_of(api_version);
             // The finalizer is named after the controller's name: it is the heir's by now.
             if inherited.contains(&(group.to_owned(), plural.clone())) {
                 is_inherited = true;
@@ -264,8 +264,10 @@ fn finalized_kinds(controller: &Object) -> BTreeSet<(String, String)> {
     many.chain([&spec["parentResource"]])
         .filter_map(|rule| {
             let version = rule["apiVersion"].as_str()?;
-            let group = version.split_once('/').map_or("", |(group, _)| group);
-            Some((group.to_owned(), rule["resource"].as_str()?.to_owned()))
+            Some((
+                group_of(version).to_owned(),
+                rule["resource"].as_str()?.to_owned(),
+            ))
         })
         .collect()
 }
