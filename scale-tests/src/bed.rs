@@ -54,6 +54,17 @@ pub(crate) struct Bed {
     recipe: Recipe,
     pub(crate) cluster: Cluster,
     pub(crate) network: Option<Network>,
+    /// What was spent before the measured part.
+    pub(crate) before: Spent,
+    /// How often the leader's Lease was taken by hand.
+    pub(crate) leads_taken: usize,
+}
+
+/// CPU time, and the calls of hooks that it was spent on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Spent {
+    pub(crate) cpu: Duration,
+    pub(crate) calls: usize,
 }
 
 impl Bed {
@@ -101,13 +112,26 @@ impl Bed {
             recipe,
             cluster,
             network,
+            before: Spent::default(),
+            leads_taken: 0,
         };
         for slot in 0..bed.subjects.len() {
             bed.spawn(slot)?;
         }
         bed.is_ready().await?;
         bed.add(weights).await?;
+        bed.before = bed.spent().await?;
         Ok(bed)
+    }
+
+    /// What all processes have spent so far.
+    pub(crate) async fn spent(&mut self) -> anyhow::Result<Spent> {
+        self.take_calls()?;
+        self.scraper.once().await;
+        Ok(Spent {
+            cpu: self.scraper.seen().cpu(),
+            calls: self.record.history.calls.len(),
+        })
     }
 
     /// Number of processes.

@@ -11,6 +11,7 @@ use crate::{
     edits::Edits,
     outcome::{Outcome, percentile},
     plot::Series,
+    scrape::Last,
 };
 
 /// Reads the audit log and judges all that was recorded. `length`: of the measured part.
@@ -49,14 +50,17 @@ pub(crate) fn judge(
 
 fn of_processes(bed: &Bed, outcome: &mut Outcome) {
     let seen = bed.scraper.seen();
-    let violations = seen.processes.values().map(|it| it.violations).sum();
+    let sum = |of: &dyn Fn(&Last) -> f64| -> f64 { seen.processes.values().map(of).sum() };
+    // That somebody else had the lead is no fault of theirs, once for each time that it was taken.
+    let by_hand = sum(&|it| it.contested).min(number(bed.leads_taken));
+    let violations = sum(&|it| it.violations) - by_hand;
     outcome.judge("invariant violations, as counted live", violations, "", 0.0);
-    for process in seen.processes.values() {
+    for process in seen.processes.values().filter(|_| violations > 0.0) {
         for line in &process.broken {
             outcome.found(format!("{}: {line}", process.name));
         }
     }
-    let fenced = seen.processes.values().map(|it| it.fenced_writes).sum();
+    let fenced = sum(&|it| it.fenced_writes);
     outcome.tell("writes held back after authority ended", fenced, "");
     let bound = bed.settings.unowned_bound.as_secs_f64();
     let unowned = seen.unowned_for.as_secs_f64();
@@ -76,9 +80,11 @@ fn of_processes(bed: &Bed, outcome: &mut Outcome) {
         bound,
     );
     let calls = number(bed.record.history.calls.len()).max(1.0);
+    let measured = bed.record.history.calls.len() - bed.before.calls;
+    let cpu = seen.cpu().saturating_sub(bed.before.cpu);
     outcome.tell(
         "CPU per hook call",
-        seen.cpu().as_secs_f64() * 1e3 / calls,
+        cpu.as_secs_f64() * 1e3 / number(measured).max(1.0),
         "ms",
     );
     outcome.tell(

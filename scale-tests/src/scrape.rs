@@ -46,6 +46,8 @@ pub(crate) struct Seen {
 pub(crate) struct Last {
     pub(crate) name: String,
     pub(crate) violations: f64,
+    /// Of these, that somebody else had the lead.
+    pub(crate) contested: f64,
     pub(crate) fenced_writes: f64,
     pub(crate) cpu: Duration,
     /// In use, and the most that was, in MiB.
@@ -110,6 +112,8 @@ async fn round(contacts: &Contacts, seen: &Shared<Seen>) {
         let Ok(text) = answer else { continue };
         let violations = "metashard_fleet_invariant_violations_total";
         last.violations = total(&text, violations);
+        let contested = r#"metashard_fleet_invariant_violations_total{id="L1"}"#;
+        last.contested = total(&text, contested);
         last.fenced_writes = total(&text, "metashard_worker_fenced_writes_total");
         let is_broken = |line: &&str| line.starts_with(violations) && !line.ends_with(" 0");
         last.broken = text.lines().filter(is_broken).map(str::to_owned).collect();

@@ -114,7 +114,7 @@ impl Failover {
         let at = Instant::now();
         let mut back = None;
         match fault {
-            Fault::LeadTaken => take_lead(&self.bed).await?,
+            Fault::LeadTaken => take_lead(&mut self.bed).await?,
             Fault::ApiRestart => {
                 self.bed.kill_api_server().await?;
                 sleep(AWAY).await;

@@ -151,7 +151,7 @@ impl Cure {
 }
 
 /// Takes the leader's Lease away, as somebody with other plans for it might.
-pub(crate) async fn take_lead(bed: &Bed) -> anyhow::Result<()> {
+pub(crate) async fn take_lead(bed: &mut Bed) -> anyhow::Result<()> {
     let leases = bed.leases();
     let name = metashard_api::names::LEADER_LEASE;
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -161,7 +161,10 @@ pub(crate) async fn take_lead(bed: &Bed) -> anyhow::Result<()> {
             spec.holder_identity = Some("somebody else".to_owned());
         }
         match leases.replace(name, &PostParams::default(), &lease).await {
-            Ok(_) => return Ok(()),
+            Ok(_) => {
+                bed.leads_taken += 1;
+                return Ok(());
+            }
             Err(error) if Instant::now() > deadline => return Err(error.into()),
             // The leader has renewed it in between.
             Err(_) => {}
