@@ -7,15 +7,17 @@ use std::{
 
 use anyhow::{Context, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use metashard_api::{
     id::ControllerUid,
     shard_map::{self, ShardMap, ShardMapSpec},
     v1alpha1::composite::CompositeController,
 };
+use metashard_fleet::shard::{shard_of, slice_of};
 use metashard_testkit::{
     Cluster, FakeHook, Replica,
     apply::apply,
@@ -182,6 +184,48 @@ impl Stage {
         Ok(f64::from(most * workers) / f64::from(all.max(1)))
     }
 
+    /// Waits until each worker holds the children of its own parents, those that nobody controls, and no others.
+    async fn keeps_only_its_own(&self, controllers: &[(String, usize)]) -> anyhow::Result<()> {
+        let mut uids = BTreeMap::new();
+        for (name, _) in controllers {
+            let uid = self.controllers().get(name).await?.uid();
+            uids.insert(name, ControllerUid::new(uid.context("it has a uid")?));
+        }
+        let maps: Api<ConfigMap> = Api::all(self.client.clone());
+        let mut everybodys = maps.list(&ListParams::default()).await?.items;
+        everybodys.retain(|it| it.owner_references().is_empty());
+        eventually(WITHIN, "workers to let go what is others'", async || {
+            let map = self.map().await?;
+            let mut own: BTreeMap<&str, usize> = BTreeMap::new();
+            for (name, n_parents) in controllers {
+                let uid = &uids[name];
+                let slices = map.slices_of(uid);
+                for number in 0..*n_parents {
+                    let slice = slice_of(Some(NAMESPACE), &format!("{name}-{number}"), slices);
+                    let owner = map.owner(shard_of(uid, slice, map.shard_count));
+                    let (owner, _) = owner.context("a shard without an owner")?;
+                    *own.entry(&owner.replica).or_default() += 1;
+                }
+            }
+            for replica in &self.replicas {
+                let sample = r#"metashard_kube_cached_objects{resource="v1/configmaps"}"#;
+                let held = replica.metric(sample).await?;
+                let name = replica.name();
+                let wanted = own.get(name).map_or(0, |own| own + everybodys.len());
+                ensure!(
+                    held == f64::from(u32::try_from(wanted)?),
+                    "{name}: {held} for {wanted}"
+                );
+            }
+            println!(
+                "each worker holds its own: {own:?} and {}",
+                everybodys.len()
+            );
+            Ok(())
+        })
+        .await
+    }
+
     /// Nothing was called that must not have been.
     fn assert_never_twice(&self) -> anyhow::Result<usize> {
         let began = self.began.into_std();
@@ -221,6 +265,9 @@ async fn a_controller_is_split_as_it_asks_and_no_parent_is_served_twice_or_lost(
         stage.is_split(|it| it == slices, WITHIN).await?;
         let split = asked.elapsed();
         stage.is_served(&controllers).await?;
+        if slices == 8 {
+            stage.keeps_only_its_own(&controllers).await?;
+        }
         println!(
             "{slices} slices after {split:?}, all served after {:?}",
             asked.elapsed()

@@ -4,6 +4,7 @@ mod backoff;
 mod collector;
 mod feed;
 mod frames;
+mod interest;
 mod keeper;
 mod page;
 mod shared;
@@ -15,12 +16,14 @@ use std::{
     time::Duration,
 };
 
+use metashard_fleet::time::MonoTime;
 use metashard_reconcile::object::Object;
 use metashard_runtime::task;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use tokio::{sync::watch, task::JoinHandle};
 
+pub use self::interest::{Controlled, Interest};
 pub(crate) use self::page::Page;
 pub use self::view::{Trouble, TroubleKind, View, ViewKey, ViewState, Wish};
 use self::{collector::Collector, keeper::Keeper, shared::Shared};
@@ -101,7 +104,18 @@ impl Informers {
     ///
     /// `subscriber` is told every object that is there already, then everything that happens until the view is dropped.
     pub fn open(&self, key: ViewKey, subscriber: Option<Arc<dyn Subscriber>>) -> View {
-        self.join(key, subscriber).0
+        self.open_for(key, Interest::All, subscriber)
+    }
+
+    /// As [`Self::open`], by a user who wants a part of it only. The view may hold more, and the subscriber be told of more: what
+    /// others want of it. If it has let go what this user wants, it is listed anew, and synced for this user only then.
+    pub fn open_for(
+        &self,
+        key: ViewKey,
+        interest: Interest,
+        subscriber: Option<Arc<dyn Subscriber>>,
+    ) -> View {
+        self.join(key, interest, subscriber).0
     }
 
     /// As [`Self::open`], with a wish for everything up to this call: a view that is new fulfils it by its first list.
@@ -110,21 +124,26 @@ impl Informers {
         key: ViewKey,
         subscriber: Option<Arc<dyn Subscriber>>,
     ) -> (View, Wish) {
-        let (view, is_new) = self.join(key, subscriber);
+        let (view, is_new) = self.join(key, Interest::All, subscriber);
         let wish = if is_new { Wish::default() } else { view.wish() };
         (view, wish)
     }
 
     /// A view, and whether it was not open before.
-    fn join(&self, key: ViewKey, subscriber: Option<Arc<dyn Subscriber>>) -> (View, bool) {
+    fn join(
+        &self,
+        key: ViewKey,
+        interest: Interest,
+        subscriber: Option<Arc<dyn Subscriber>>,
+    ) -> (View, bool) {
         let (shared, is_new) = {
             let mut open = self.0.open.lock();
             let opened = open.entry(key).or_insert_with_key(|key| self.start(key));
             opened.users += 1;
             (Arc::clone(&opened.shared), opened.users == 1)
         };
-        let subscription = subscriber.map(|subscriber| shared.subscribe(subscriber));
-        (View::new(self.clone(), shared, subscription), is_new)
+        let (user, since) = shared.join(interest, subscriber);
+        (View::new(self.clone(), shared, user, Wish(since)), is_new)
     }
 
     /// Makes views that wait before they try again try now: something changed, such as the served resources.
@@ -135,7 +154,7 @@ impl Informers {
     /// The resources with a view that is said to be followed, and whose API server was not heard of for `limit` or longer.
     /// A watch that brings nothing is replaced long before: its feed is stuck.
     pub fn stuck(&self, limit: Duration) -> BTreeSet<String> {
-        let now = self.0.clients.clock().now().mono;
+        let now = self.now();
         let open = self.0.open.lock();
         let stuck = open.iter().filter(|(_, opened)| {
             let is_failing = matches!(*opened.shared.state().borrow(), ViewState::Failing(_));
@@ -144,8 +163,12 @@ impl Informers {
         stuck.map(|(key, _)| key.resource.to_string()).collect()
     }
 
+    fn now(&self) -> MonoTime {
+        self.0.clients.clock().now().mono
+    }
+
     fn start(&self, key: &ViewKey) -> Opened {
-        let shared = Arc::new(Shared::new(key.clone(), self.0.clients.clock().now().mono));
+        let shared = Arc::new(Shared::new(key.clone(), self.now()));
         let keeper = Keeper {
             shared: Arc::clone(&shared),
             clients: self.0.clients.clone(),

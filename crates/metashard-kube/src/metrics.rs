@@ -34,6 +34,7 @@ pub struct Metrics {
 pub(crate) struct WatchMetrics {
     resource: String,
     applied: IntCounter,
+    foreign: IntCounter,
     deleted: IntCounter,
     bookmark: IntCounter,
     unusable: IntCounter,
@@ -77,7 +78,7 @@ impl Metrics {
             watch_events: counter_vec(
                 registry,
                 "metashard_kube_watch_events_total",
-                "Lines received on watches, by resource and type; `unusable` for objects that were skipped.",
+                "Lines received on watches, by resource and type; `foreign` for objects that nobody here wants, `unusable` for those that were skipped.",
                 &["resource", "type"],
             )?,
             watch_ends: counter_vec(
@@ -120,6 +121,7 @@ impl Metrics {
         };
         WatchMetrics {
             applied: event("applied"),
+            foreign: event("foreign"),
             deleted: event("deleted"),
             bookmark: event("bookmark"),
             unusable: event("unusable"),
@@ -167,6 +169,10 @@ impl Metrics {
 impl WatchMetrics {
     pub(crate) fn applied(&self) {
         self.applied.inc();
+    }
+
+    pub(crate) fn foreign(&self) {
+        self.foreign.inc();
     }
 
     pub(crate) fn deleted(&self) {

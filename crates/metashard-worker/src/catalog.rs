@@ -83,7 +83,7 @@ impl Catalog {
     pub(crate) fn is_synced(&self) -> bool {
         [&self.composites, &self.decorators]
             .iter()
-            .all(|view| view.state().borrow().is_synced())
+            .all(|view| view.is_synced())
     }
 
     /// The names that changed since the last call; waits until there is one. Dropping the future loses nothing.

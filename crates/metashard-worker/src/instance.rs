@@ -1,5 +1,6 @@
 //! One controller as this worker runs it: its caches, its flow of keys, and what it remembers of each parent.
 
+mod caches;
 mod census;
 mod keys;
 mod resyncing;
@@ -19,18 +20,18 @@ use metashard_fleet::{
 use metashard_kube::{
     gate::WriteGate,
     identity::Identity,
-    informer::{View, ViewKey, ViewState},
+    informer::{View, ViewKey},
 };
-use metashard_reconcile::{
-    controller::{Controller, ParentRule},
-    memory::Memory,
-};
+use metashard_reconcile::{controller::Controller, memory::Memory};
 use metashard_runtime::task;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use self::census::Census;
 pub(crate) use self::telling::logger;
+use self::{
+    caches::{of_parents, open_children, open_parents, reach, unless_failing},
+    census::Census,
+};
 use crate::{
     conditions::Part,
     context::Context,
@@ -42,7 +43,7 @@ use crate::{
     reconcile,
     related::RelatedObjects,
     trial::Trial,
-    triggers::{Begun, ChildEvents, Keys, ParentEvents},
+    triggers::Keys,
     troubles::Troubles,
 };
 
@@ -190,8 +191,9 @@ impl Instance {
         let children = open_children(&controller, &identity, &keys, &parents, context);
         let revisions = controller.history.as_ref().map(|history| {
             let key = ViewKey::new(identity.clone(), Arc::clone(&history.resource));
+            let interest = of_parents(&controller, &parents, cut);
             // Only we write them: no event of theirs starts a sync.
-            context.informers.open(key, None)
+            context.informers.open_for(key, interest, None)
         });
         let own = parents.iter().chain(&children);
         let own = own.map(|view| view.key().clone()).collect();
@@ -299,12 +301,18 @@ impl Instance {
         for view in self.views() {
             view.synced().await;
         }
+        for view in self.lacking() {
+            view.refresh().await;
+        }
     }
 
     /// Returns once each cache has been listed, or cannot be at the moment.
     pub(crate) async fn listed_or_failing(&self) {
         for view in self.views() {
-            listed_or_failing(view).await;
+            unless_failing(view, view.synced()).await;
+        }
+        for view in self.lacking() {
+            unless_failing(view, view.refresh()).await;
         }
         self.secured_or_failing().await;
     }
@@ -313,7 +321,7 @@ impl Instance {
     async fn secured_or_failing(&self) {
         if let Some(security) = self.hooks.security() {
             for view in security.views() {
-                listed_or_failing(view).await;
+                unless_failing(view, view.synced()).await;
             }
         }
     }
@@ -412,67 +420,4 @@ impl Instance {
         let dispatcher = &self.context.dispatcher;
         dispatcher.push_all(self.flow, keys, Cause::Resync);
     }
-}
-
-async fn listed_or_failing(view: &View) {
-    let mut state = view.state();
-    let told = state
-        .wait_for(|state| !matches!(state, ViewState::Opening))
-        .await;
-    drop(told);
-}
-
-async fn reach(view: &View, last_written: &[LastWritten]) {
-    let resource = view.key().resource().to_string();
-    match last_written.iter().find(|it| it.resource == resource) {
-        Some(written) => view.reach(&written.resource_version).await,
-        // Not known for this kind: as after a crash.
-        None => view.refresh().await,
-    }
-}
-
-fn open_parents(
-    (controller, holds): (&Arc<Controller>, bool),
-    identity: &Identity,
-    keys: &Keys,
-    context: &Arc<Context>,
-) -> Arc<[View]> {
-    let open = |(rule, of): (usize, &ParentRule)| {
-        let mut key = ViewKey::new(identity.clone(), Arc::clone(&of.resource));
-        // A parent that is no longer selected still has to be finalized, and its cache must show it until then.
-        if let (false, Some(query)) = (holds, of.labels.to_query()) {
-            key = key.selecting(query);
-        }
-        let subscriber = ParentEvents {
-            controller: Arc::clone(controller),
-            rule,
-            keys: keys.clone(),
-            begun: Begun::default(),
-        };
-        context.informers.open(key, Some(Arc::new(subscriber)))
-    };
-    controller.parents.iter().enumerate().map(open).collect()
-}
-
-fn open_children(
-    controller: &Arc<Controller>,
-    identity: &Identity,
-    keys: &Keys,
-    parents: &Arc<[View]>,
-    context: &Arc<Context>,
-) -> Vec<View> {
-    controller
-        .children
-        .iter()
-        .map(|rule| {
-            let key = ViewKey::new(identity.clone(), Arc::clone(&rule.resource));
-            let subscriber = ChildEvents {
-                controller: Arc::clone(controller),
-                parents: Arc::clone(parents),
-                keys: keys.clone(),
-                begun: Begun::default(),
-            };
-            context.informers.open(key, Some(Arc::new(subscriber)))
-        })
-        .collect()
 }

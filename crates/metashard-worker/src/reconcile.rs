@@ -51,7 +51,7 @@ pub(crate) async fn sync(instance: &Instance, turn: &Turn, popped: &Popped<Paren
     }
     let key = &popped.key;
     let mut state = instance.recall(key);
-    catch_up(instance, std::mem::take(&mut state.awaited)).await;
+    catch_up(instance, key, std::mem::take(&mut state.awaited)).await;
     let (namespace, name) = key.parts();
     let Some(parents) = instance.parents.get(key.rule()) else {
         return Again::Await;

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::{
     Informers,
-    shared::{Shared, SubscriptionId},
+    shared::{Shared, UserId},
 };
 use crate::identity::Identity;
 
@@ -63,13 +63,15 @@ pub enum TroubleKind {
 
 /// A wish for a list that begins after it was made; the default one is for any list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wish(u64);
+pub struct Wish(pub(super) u64);
 
 /// A user's hold on a cache. Drop it to let go.
 pub struct View {
     informers: Informers,
-    shared: Arc<Shared>,
-    subscription: Option<SubscriptionId>,
+    pub(super) shared: Arc<Shared>,
+    user: UserId,
+    /// Whose fulfilment shows all that its user wants.
+    since: Wish,
 }
 
 impl ViewKey {
@@ -152,12 +154,14 @@ impl View {
     pub(super) fn new(
         informers: Informers,
         shared: Arc<Shared>,
-        subscription: Option<SubscriptionId>,
+        user: UserId,
+        since: Wish,
     ) -> Self {
         Self {
             informers,
             shared,
-            subscription,
+            user,
+            since,
         }
     }
 
@@ -218,10 +222,27 @@ impl View {
         self.shared.state()
     }
 
-    /// Returns once the view was listed completely.
+    /// Whether it was listed completely, with all that its user wants, so that it may be acted on.
+    pub fn is_synced(&self) -> bool {
+        self.shared.is_synced() && self.shared.has_listed(self.since.0)
+    }
+
+    /// Returns once that is so.
     pub async fn synced(&self) {
         // It fails only if the view is gone, and `self` holds it.
         _ = self.state().wait_for(ViewState::is_synced).await.map(drop);
+        self.shared.listed(self.since.0).await;
+    }
+
+    /// Lets go what nobody wants any more, unless that was done a moment ago: it stays until then.
+    pub fn tidy(&self) {
+        self.shared.tidy(self.informers.now());
+    }
+
+    /// Whether it has let go something that `owner` controls: when that came, `owner` was not among the owners whose objects its
+    /// users want. [`Self::refresh`] brings it back.
+    pub fn lacks(&self, owner: &Object) -> bool {
+        self.shared.lacks(owner)
     }
 
     /// Returns once the view is at least as new as the API server was when this was called.
@@ -262,9 +283,7 @@ impl fmt::Debug for View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        if let Some(subscription) = self.subscription.take() {
-            self.shared.unsubscribe(subscription);
-        }
+        self.shared.leave(self.user);
         self.informers.close(&self.shared.key);
     }
 }

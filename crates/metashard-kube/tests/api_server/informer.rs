@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use kube::api::{Patch, PatchParams};
+use metashard_fleet::shard::Cut;
 use metashard_kube::{
     discovery::Discovery,
     identity::Identity,
-    informer::{TroubleKind, ViewKey, ViewState},
+    informer::{Controlled, Interest, TroubleKind, View, ViewKey, ViewState},
 };
 use metashard_runtime::{shutdown::Shutdown, task};
 use metashard_testkit::{
@@ -333,4 +334,61 @@ async fn resources_are_found_by_plural_and_by_kind() -> anyhow::Result<()> {
     assert_eq!(*discovery.changed().borrow(), before);
     assert!(kit.metric("rest_client_requests_total", "304") >= 1.0);
     Ok(())
+}
+
+/// ConfigMaps of a color, and the interest in what they control.
+async fn owners_of(kit: &Kit, color: &str) -> anyhow::Result<(Arc<[View]>, Interest)> {
+    let key = kit.key().selecting(format!("color={color}"));
+    let owners: Arc<[View]> = [kit.informers.open(key, None)].into();
+    synced(&owners[0]).await?;
+    let interest = Interest::Controlled(Controlled {
+        by: Arc::clone(&owners),
+        cut: Cut::WHOLE,
+        with_ownerless: false,
+    });
+    Ok((owners, interest))
+}
+
+#[tokio::test]
+async fn a_view_keeps_what_its_users_want_and_is_listed_anew_for_one_who_wants_more()
+-> anyhow::Result<()> {
+    let kit = Kit::shared().await?;
+    let lists = || kit.metric("metashard_kube_lists_total", "streaming");
+    let foreign = || kit.metric("metashard_kube_watch_events_total", "foreign");
+    let red = kit.create("red", &[("color", "red")]).await?;
+    let blue = kit.create("blue", &[("color", "blue")]).await?;
+    kit.create_owned("of-red", &red).await?;
+    kit.create_owned("of-blue", &blue).await?;
+    let (_, interest) = owners_of(&kit, "red").await?;
+
+    let of_red = kit.informers.open_for(kit.key(), interest, None);
+    synced(&of_red).await?;
+    ensure!(names(&of_red) == ["of-red"], "{:?}", names(&of_red));
+    let before = foreign();
+    let last = kit.create_owned("of-blue-2", &blue).await?;
+    let version = last.metadata.resource_version.context("a version")?;
+    tokio::time::timeout(SOON, of_red.reach(&version)).await?;
+    ensure!(foreign() > before, "it was not counted");
+    ensure!(names(&of_red) == ["of-red"], "{:?}", names(&of_red));
+    let of_one = lists();
+
+    let (owners, interest) = owners_of(&kit, "blue").await?;
+    let of_blue = kit.informers.open_for(kit.key(), interest, None);
+    synced(&of_blue).await?;
+    let blue = owners[0].get(Some(&kit.namespace), "blue");
+    ensure!(of_blue.lacks(&*blue.context("blue")?), "it lacks two");
+    tokio::time::timeout(SOON, of_blue.refresh()).await?;
+
+    // Its owners were listed too.
+    let more = lists() - of_one;
+    ensure!((1.5..2.5).contains(&more), "{more} more lists");
+    let all = ["of-blue", "of-blue-2", "of-red"];
+    ensure!(of_red.is_synced() && names(&of_blue) == all);
+    Ok(())
+}
+
+fn names(view: &View) -> Vec<String> {
+    let mut names: Vec<_> = view.list().iter().map(|it| it.name().to_owned()).collect();
+    names.sort_unstable();
+    names
 }

@@ -99,6 +99,26 @@ impl Kit {
             .context("create a ConfigMap")
     }
 
+    /// One that another one controls.
+    pub(crate) async fn create_owned(
+        &self,
+        name: &str,
+        owner: &ConfigMap,
+    ) -> anyhow::Result<ConfigMap> {
+        let metadata = &owner.metadata;
+        let owner = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "controller": true,
+            "name": metadata.name, "uid": metadata.uid,
+        });
+        let object = serde_json::from_value(
+            json!({ "metadata": { "name": name, "ownerReferences": [owner] } }),
+        )?;
+        self.config_maps
+            .create(&PostParams::default(), &object)
+            .await
+            .context("create a ConfigMap")
+    }
+
     pub(crate) async fn delete(&self, name: &str) -> anyhow::Result<()> {
         self.config_maps
             .delete(name, &DeleteParams::default())

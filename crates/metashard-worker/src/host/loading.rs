@@ -7,6 +7,7 @@ use metashard_fleet::{
     message::{ControllerLoad, Load, MAX_CONTROLLER_LOADS, ShardLoad},
     time::MonoTime,
 };
+use metashard_kube::informer::View;
 use metashard_runtime::clock::process_cpu_time;
 
 use super::{Host, Slot};
@@ -33,6 +34,8 @@ impl Host {
         for (slot, instance) in self.slots.values().flat_map(Slot::with_instances) {
             let counts = self.context.dispatcher.counts(instance.flow);
             let queued = u32::try_from(counts.depth).unwrap_or(u32::MAX);
+            // What nobody wants any more is no load of theirs.
+            instance.views().for_each(View::tidy);
             let spent = instance.meter.take(now);
             let cost_micros = spent.cost(period, queued);
             calls += spent.calls;

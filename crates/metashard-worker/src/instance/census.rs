@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use metashard_fleet::time::MonoTime;
+use metashard_kube::informer::View;
 use metashard_runtime::fault;
 
 use super::Instance;
@@ -27,11 +28,7 @@ impl Instance {
         {
             return Some(count);
         }
-        if !self
-            .parents
-            .iter()
-            .all(|view| view.state().borrow().is_synced())
-        {
+        if !self.parents.iter().all(View::is_synced) {
             return census.counted.map(|(_, count)| count);
         }
         let views = self.parents.iter();

@@ -9,7 +9,10 @@ use metashard_api::id::ControllerKind;
 use metashard_kube::informer::View;
 use metashard_reconcile::{object::Object, sync::Candidates};
 
-use crate::instance::{Awaited, Instance};
+use crate::{
+    instance::{Awaited, Instance},
+    key::ParentKey,
+};
 
 /// What the cache has of the children of `parent`, by child rule.
 pub(super) fn candidates(instance: &Instance, parent: &Object) -> Vec<Candidates> {
@@ -33,11 +36,22 @@ pub(super) fn candidates_in(instance: &Instance, view: &View, parent: &Object) -
     Candidates { objects, reached }
 }
 
-/// Waits until the caches show our own writes.
-pub(super) async fn catch_up(instance: &Instance, awaited: Vec<Awaited>) {
+/// Waits until the caches show our own writes, and have what belongs to the parent: what came before it was selected was let
+/// go, and is listed anew.
+pub(super) async fn catch_up(instance: &Instance, key: &ParentKey, awaited: Vec<Awaited>) {
     for write in awaited {
         if let Some(view) = instance.view(write.cache) {
             view.reach(&write.resource_version).await;
+        }
+    }
+    let (namespace, name) = key.parts();
+    let parents = instance.parents.get(key.rule());
+    let Some(parent) = parents.and_then(|view| view.get(namespace, name)) else {
+        return;
+    };
+    for view in instance.views_of_children() {
+        if view.lacks(&parent) {
+            view.refresh().await;
         }
     }
 }

@@ -202,9 +202,12 @@ impl Feed {
         match Frame::parse(line)? {
             Frame::Applied(object) => {
                 let object = usable(&self.shared, &self.metrics, object)?;
-                self.metrics.applied();
                 let end = self.advance(object.resource_version(), listing.is_some());
-                self.shared.apply(object, listing.as_mut());
+                if self.shared.apply(object, listing.as_mut()) {
+                    self.metrics.applied();
+                } else {
+                    self.metrics.foreign();
+                }
                 end
             }
             Frame::Deleted(object) => {
@@ -270,7 +273,7 @@ pub(super) fn take_page(
     })?;
     for object in page.objects(&shared.key.resource) {
         match object {
-            Ok(object) => shared.apply(object, Some(listing)),
+            Ok(object) => _ = shared.apply(object, Some(listing)),
             Err(error) => skip(shared, metrics, &error),
         }
     }

@@ -1,5 +1,7 @@
 //! Tests of what a view's users see.
 
+mod narrow;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -60,11 +62,16 @@ fn object(name: &str, uid: &str, version: u64) -> Object {
     Object::parse(Bytes::from(text)).unwrap()
 }
 
+fn join<S: Subscriber + 'static>(shared: &Shared, subscriber: &Arc<S>) -> UserId {
+    let subscriber = Arc::clone(subscriber) as Arc<dyn Subscriber>;
+    shared.join(Interest::All, Some(subscriber)).0
+}
+
 /// A view that has listed `one` and `two`.
 fn listed() -> (Shared, Arc<Recorder>) {
     let shared = shared();
     let recorder = Arc::new(Recorder::default());
-    shared.subscribe(Arc::clone(&recorder) as Arc<dyn Subscriber>);
+    join(&shared, &recorder);
     let mut listing = shared.begin_list(0);
     shared.apply(object("one", "u1", 1), Some(&mut listing));
     shared.apply(object("two", "u2", 2), Some(&mut listing));
@@ -139,14 +146,14 @@ fn a_late_subscriber_is_told_what_is_there_and_a_former_one_nothing() {
     let (shared, _) = listed();
     let late = Arc::new(Recorder::default());
 
-    let id = shared.subscribe(Arc::clone(&late) as Arc<dyn Subscriber>);
+    let id = join(&shared, &late);
     let mut told = late.take();
     told.sort_unstable();
     assert_eq!(told, ["+one@1", "+two@2", "synced"]);
     shared.delete("a", "one");
     assert_eq!(late.take(), ["-one@1"]);
 
-    shared.unsubscribe(id);
+    shared.leave(id);
     shared.delete("a", "two");
     assert_eq!(late.take(), Vec::<String>::new());
 }
@@ -161,8 +168,8 @@ fn a_subscriber_that_panics_keeps_nothing_from_the_others() {
     }
     let shared = shared();
     let recorder = Arc::new(Recorder::default());
-    shared.subscribe(Arc::new(Bad));
-    shared.subscribe(Arc::clone(&recorder) as Arc<dyn Subscriber>);
+    join(&shared, &Arc::new(Bad));
+    join(&shared, &recorder);
 
     shared.apply(object("one", "u1", 1), None);
 
@@ -193,7 +200,7 @@ fn who_is_told_that_a_view_stands_otherwise_finds_it_so() {
     let shared = Arc::new(shared());
     let looker = Arc::new(Looker::default());
     *looker.shared.lock() = Arc::downgrade(&shared);
-    shared.subscribe(Arc::clone(&looker) as Arc<dyn Subscriber>);
+    join(&shared, &looker);
     let trouble = Trouble {
         kind: TroubleKind::Forbidden,
         message: "no right".into(),

@@ -1,0 +1,165 @@
+//! Measures what an event costs about an object that nobody here wants, and about one that is kept: CPU time of the thread that
+//! follows the watch, from the socket to the store, TLS and HTTP included.
+//!
+//! The figures of `docs/adr/0026-caches-keep-what-is-wanted.md` come from here: run
+//! `cargo run --release -p metashard-kube --example foreign_events`.
+
+#![expect(clippy::print_stdout, reason = "its output is its purpose")]
+
+use std::{sync::Arc, thread, time::Duration};
+
+use anyhow::Context;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use metashard_api::resource::Resource;
+use metashard_fleet::shard::Cut;
+use metashard_kube::{
+    client::{Clients, Options},
+    identity::Identity,
+    informer::{Controlled, Informers, Interest, View, ViewKey},
+    metrics::Metrics,
+};
+use metashard_runtime::clock::{Clock, thread_cpu_time};
+use metashard_testkit::{Cluster, cluster};
+use serde_json::json;
+
+/// Objects, and how often each is changed.
+const OBJECTS: usize = 100;
+const CHANGES: usize = 20;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let cluster = Cluster::start(cluster::Options::default()).await?;
+    let admin = cluster.admin().await?;
+    let namespace = cluster.namespace("foreign").await?;
+    // Once to be warm.
+    for round in ["warm", "first", "second"] {
+        for is_kept in [true, false] {
+            let name = format!("{round}-{is_kept}").to_lowercase();
+            fill(&admin, &namespace, &name).await?;
+            let options = Options {
+                kubeconfig: Some(cluster.kubeconfig(cluster::ADMIN)?),
+                ..Options::default()
+            };
+            let (begin, begun) = std::sync::mpsc::channel();
+            let (end, ended) = tokio::sync::oneshot::channel();
+            let place = namespace.clone();
+            let follower = thread::spawn(move || follow(options, &place, is_kept, &begin, ended));
+            begun.recv().context("the view is not synced")?;
+            let last = change(&admin, &namespace, &name).await?;
+            _ = end.send(last);
+            let spent = follower.join().map_err(|_| anyhow::anyhow!("panicked"))??;
+            let events = u32::try_from(OBJECTS * CHANGES)?;
+            let what = if is_kept { "kept" } else { "foreign" };
+            println!("{round}: {:?} for an event that is {what}", spent / events);
+        }
+    }
+    Ok(())
+}
+
+/// Follows the Deployments in a runtime of one thread; returns the CPU time of that thread from the first list until it has seen
+/// the last change.
+#[tokio::main(flavor = "current_thread")]
+async fn follow(
+    options: Options,
+    namespace: &str,
+    is_kept: bool,
+    begin: &std::sync::mpsc::Sender<()>,
+    ended: tokio::sync::oneshot::Receiver<String>,
+) -> anyhow::Result<Duration> {
+    let metrics = Metrics::register(&prometheus::Registry::new())?;
+    let clients = Clients::connect(options, Clock::system(), metrics).await?;
+    let informers = Informers::new(&clients);
+    let view = open(&informers, namespace, is_kept).await;
+    begin.send(())?;
+    let before = thread_cpu_time();
+    let last = ended.await?;
+    view.reach(&last).await;
+    let spent = thread_cpu_time().saturating_sub(before);
+    let kept = view.list().len();
+    anyhow::ensure!((kept > 0) == is_kept, "{kept} are kept");
+    Ok(spent)
+}
+
+async fn open(informers: &Informers, namespace: &str, is_kept: bool) -> View {
+    let key = |plural: &str, kind: &str| {
+        let resource = Resource {
+            group: "apps".to_owned(),
+            version: "v1".to_owned(),
+            plural: plural.to_owned(),
+            kind: kind.to_owned(),
+            namespaced: true,
+            has_status: true,
+        };
+        ViewKey::new(Identity::process(), Arc::new(resource)).in_namespace(namespace)
+    };
+    let owners = informers.open(key("statefulsets", "StatefulSet"), None);
+    owners.synced().await;
+    let interest = if is_kept {
+        Interest::All
+    } else {
+        Interest::Controlled(Controlled {
+            by: [owners].into(),
+            cut: Cut::WHOLE,
+            with_ownerless: false,
+        })
+    };
+    let view = informers.open_for(key("deployments", "Deployment"), interest, None);
+    view.synced().await;
+    view
+}
+
+/// Everyday Deployments, each controlled by a StatefulSet that is not there.
+async fn fill(admin: &Client, namespace: &str, prefix: &str) -> anyhow::Result<()> {
+    let api: Api<Deployment> = Api::namespaced(admin.clone(), namespace);
+    let create = |n: usize| {
+        let api = api.clone();
+        async move {
+            let owner = json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "name": format!("owner-{n}"), "uid": format!("uid-{n}"),
+                "controller": true,
+            });
+            let object = json!({
+                "metadata": { "name": format!("{prefix}-{n}"), "labels": { "app": prefix }, "ownerReferences": [owner] },
+                "spec": {
+                    "selector": { "matchLabels": { "app": prefix } },
+                    "template": {
+                        "metadata": { "labels": { "app": prefix } },
+                        "spec": { "containers": [{
+                            "name": "web", "image": "web", "ports": [{ "containerPort": 80 }],
+                            "env": [{ "name": "TEXT", "value": "x".repeat(500) }],
+                            "readinessProbe": { "httpGet": { "path": "/", "port": 80 } },
+                        }] },
+                    },
+                },
+            });
+            api.create(&PostParams::default(), &serde_json::from_value(object)?)
+                .await?;
+            anyhow::Ok(())
+        }
+    };
+    let created = stream::iter(0..OBJECTS).map(create).buffer_unordered(8);
+    created.try_collect::<Vec<_>>().await?;
+    Ok(())
+}
+
+/// Changes each object again and again; returns the last resourceVersion.
+async fn change(admin: &Client, namespace: &str, prefix: &str) -> anyhow::Result<String> {
+    let api: Api<Deployment> = Api::namespaced(admin.clone(), namespace);
+    let mut last = None;
+    for round in 0..CHANGES {
+        let patch =
+            Patch::Merge(json!({ "metadata": { "annotations": { "round": round.to_string() } } }));
+        for n in 0..OBJECTS {
+            let changed = api
+                .patch(&format!("{prefix}-{n}"), &PatchParams::default(), &patch)
+                .await?;
+            last = changed.metadata.resource_version;
+        }
+    }
+    last.context("nothing was changed")
+}
