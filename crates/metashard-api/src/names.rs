@@ -264,4 +264,14 @@ pub mod event {
     pub const SHARD_MAP_EDITED: &str = "ShardMapEdited";
     /// The ShardMap was deleted, replaced, set back, or edited so that workers take notice. On the ShardMap as it was.
     pub const SHARD_MAP_LOST: &str = "ShardMapLost";
+    /// A newer version wrote the ShardMap, or somebody edited it, so that it cannot be read. On the ShardMap.
+    pub const SHARD_MAP_UNREADABLE: &str = "ShardMapUnreadable";
+    /// Replicas of several versions share a fleet, as during an upgrade. On the ShardMap.
+    pub const VERSIONS_MIXED: &str = "VersionsMixed";
+    /// Replicas of versions share a fleet that are not made for that. On the ShardMap.
+    pub const VERSION_SKEW: &str = "VersionSkew";
+    /// All replicas are of one version again. On the ShardMap.
+    pub const VERSIONS_ALIKE: &str = "VersionsAlike";
+    /// The clock of a replica's machine was set. On the ShardMap.
+    pub const CLOCK_SET: &str = "ClockSet";
 }

@@ -21,6 +21,9 @@ pub const MAX_SHARDS: u16 = 4096;
 /// Most slices of one controller.
 pub const MAX_SLICES: u16 = 64;
 
+/// The newest [`ShardMapSpec::format`] that this version reads, and the one that it writes.
+pub const FORMAT: u16 = 0;
+
 /// Content of a ShardMap.
 ///
 /// A map as an installation ships it is empty: term 0, no shards. The first leader fills it.
@@ -37,6 +40,10 @@ pub const MAX_SLICES: u16 = 64;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ShardMapSpec {
+    /// What a reader has to know. Raised by what no older version may ignore; absent: 0. A version that does not know the
+    /// number neither goes by the map nor writes it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub format: u16,
     /// Number of the leadership that wrote this map; only grows. 0: nobody has led yet.
     #[serde(default)]
     #[schemars(with = "u64")]
@@ -131,6 +138,14 @@ impl Split {
     }
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(format: &u16) -> bool {
+    *format == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +169,7 @@ mod tests {
             slices: 64,
         };
         let spec = ShardMapSpec {
+            format: FORMAT,
             term: Term(1_900_000_000),
             seq: Seq(1_000_000),
             leader: members.first().cloned(),
@@ -194,5 +210,6 @@ mod tests {
         let text = serde_json::to_string(&spec).unwrap();
 
         assert!(spec.splits.is_empty() && !text.contains("splits"), "{text}");
+        assert!(spec.format == 0 && !text.contains("format"), "{text}");
     }
 }

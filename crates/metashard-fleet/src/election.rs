@@ -40,6 +40,8 @@ pub enum Input {
     OwnRenewal(Option<MonoTime>),
     /// Whether the map says that nobody has led yet (there is none, or its term is 0). Until told: no.
     NobodyLedYet(bool),
+    /// Whether the lead is for others: what a leader writes cannot be read here. Until told: no.
+    StandAside(bool),
     /// The coordinator has stopped: it does nothing more and nothing of it is in flight.
     CoordinatorStopped,
     /// The lead is not wanted any more: the map belongs to a higher term.
@@ -87,6 +89,7 @@ pub struct Election {
     observation: Option<Observation>,
     witness: Witness,
     nobody_led_yet: bool,
+    stands_aside: bool,
     shutting_down: bool,
     /// Until when the coordinator may act, as far as it has not said that it has stopped.
     deadline: Option<BootTime>,
@@ -124,6 +127,7 @@ impl Election {
             state: State::Drawing { asked: false },
             observation: None,
             nobody_led_yet: false,
+            stands_aside: false,
             shutting_down: false,
             deadline: None,
         }
@@ -183,6 +187,12 @@ impl Election {
             }
             Input::OwnRenewal(since) => self.witness.told(now, since),
             Input::NobodyLedYet(nobody) => self.nobody_led_yet = nobody,
+            Input::StandAside(stands_aside) => {
+                self.stands_aside = stands_aside;
+                if stands_aside {
+                    self.step_down(now);
+                }
+            }
             Input::CoordinatorStopped => self.coordinator_stopped(now),
             Input::StepDownAsked => self.step_down(now),
             Input::ShutdownAsked => {
@@ -253,6 +263,7 @@ impl Election {
         self.witness.expire(now);
         if let State::Candidate(incarnation) = &self.state
             && !self.shutting_down
+            && !self.stands_aside
             && let Some(hold) = self.take(now, incarnation.clone())
         {
             self.state = State::Holding(Box::new(hold), Stage::Acquiring);

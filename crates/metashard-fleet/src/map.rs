@@ -52,6 +52,8 @@ pub enum Seen {
     Present(Arc<Map>),
     /// It does not exist.
     Absent,
+    /// It exists, and this version cannot read it: a newer one wrote it, or somebody edited it.
+    Unreadable,
 }
 
 /// One write of the map.

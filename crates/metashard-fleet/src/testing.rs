@@ -22,6 +22,8 @@ pub(crate) struct Server {
     map: Option<Arc<Map>>,
     /// Its CRD does not know of splits.
     pub(crate) drops_splits: bool,
+    /// The map is one that cannot be read.
+    pub(crate) is_unreadable: bool,
     written: u64,
 }
 
@@ -69,6 +71,9 @@ impl Server {
     }
 
     pub(crate) fn map(&self) -> map::Seen {
+        if self.is_unreadable {
+            return map::Seen::Unreadable;
+        }
         let map = self.map.clone();
         map.map_or(map::Seen::Absent, map::Seen::Present)
     }

@@ -154,4 +154,6 @@ pub enum Loss {
     MapReplaced,
     /// A quorum read shows an older map than one seen before: the API server was set back.
     MapWentBack,
+    /// The map has another number of shards, which no leader changes: somebody edited it.
+    ShardsRenumbered,
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use metashard_api::{
     resource::Resource,
-    shard_map::{self, ShardMapSpec},
+    shard_map::{self, FORMAT, ShardMapSpec},
 };
 use metashard_fleet::{
     map::{Map, Seen, Write},
@@ -18,7 +18,7 @@ use serde_json::json;
 use tracing::warn;
 
 use crate::{
-    client::{Call, Clients, encode_query, object},
+    client::{Answer, Call, Clients, encode_query, object},
     error::{Cause, Error},
     events::About,
     identity::Identity,
@@ -61,10 +61,10 @@ impl ShardMaps {
     ///
     /// # Errors
     ///
-    /// When there is no answer in time, another refusal, or a map that cannot be understood.
+    /// When there is no answer in time, or another refusal.
     pub async fn read(&self) -> Result<Seen, Error> {
         match self.call(Method::GET, Bytes::new()).await {
-            Ok(map) => Ok(Seen::Present(Arc::new(map))),
+            Ok(answer) => Ok(to_map(&*object(&answer)?).map_or(Seen::Unreadable, present)),
             Err(error) if error.is_not_found() => Ok(Seen::Absent),
             Err(error) => Err(error),
         }
@@ -88,7 +88,7 @@ impl ShardMaps {
             "metadata": metadata,
             "spec": write.spec,
         });
-        match self.call(method, Bytes::from(body.to_string())).await {
+        match self.put(method, Bytes::from(body.to_string())).await {
             Ok(map) => Written::Accepted(Arc::new(map)),
             Err(error) => {
                 warn!(error = chain(&error), "ShardMap not written");
@@ -111,7 +111,16 @@ impl ShardMaps {
         MapWatch { latest, view }
     }
 
-    async fn call(&self, method: Method, body: Bytes) -> Result<Map, Error> {
+    async fn put(&self, method: Method, body: Bytes) -> Result<Map, Error> {
+        let answer = self.call(method, body).await?;
+        to_map(&*object(&answer)?).map_err(|error| Error {
+            method: answer.method,
+            path: answer.path,
+            cause: Cause::Answer(chain(&error)),
+        })
+    }
+
+    async fn call(&self, method: Method, body: Bytes) -> Result<Answer, Error> {
         let timeout = if method == Method::POST {
             CREATE_TIMEOUT
         } else {
@@ -129,20 +138,14 @@ impl ShardMaps {
             &format!("{}ms", timeout.as_millis()),
         );
         let identity = Identity::process();
-        let answer = self
-            .clients
+        self.clients
             .leases()
             .call(
                 Call::new(&identity, method, target)
                     .body(body)
                     .within(timeout),
             )
-            .await?;
-        to_map(&*object(&answer)?).map_err(|error| Error {
-            method: answer.method,
-            path: answer.path,
-            cause: Cause::Answer(error.to_string()),
-        })
+            .await
     }
 }
 
@@ -163,10 +166,13 @@ impl MapWatch {
             let Some(object) = state else {
                 return Seen::Absent;
             };
-            match to_map(&object) {
-                Ok(map) => return Seen::Present(Arc::new(map)),
-                Err(error) => warn!(%error, "ShardMap not understood"),
-            }
+            return to_map(&object).map_or_else(
+                |error| {
+                    warn!(error = chain(&error), "ShardMap not understood");
+                    Seen::Unreadable
+                },
+                present,
+            );
         }
     }
 
@@ -176,16 +182,36 @@ impl MapWatch {
     }
 }
 
-fn to_map(object: &Object) -> Result<Map, serde_json::Error> {
+/// Why a map cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum Unreadable {
+    #[error(
+        "read the ShardMap: it has format {0} and this version knows up to {FORMAT}; replace this replica by one of the version that wrote it"
+    )]
+    Newer(u16),
+    #[error("read the ShardMap: a newer version wrote it, or somebody edited it")]
+    Content(#[source] serde_json::Error),
+}
+
+fn present(map: Map) -> Seen {
+    Seen::Present(Arc::new(map))
+}
+
+fn to_map(object: &Object) -> Result<Map, Unreadable> {
     // A map as installed has no spec: it is empty.
     let spec = object
         .spec()
         .map(serde_json::from_slice::<ShardMapSpec>)
-        .transpose()?;
+        .transpose()
+        .map_err(Unreadable::Content)?
+        .unwrap_or_default();
+    if spec.format > FORMAT {
+        return Err(Unreadable::Newer(spec.format));
+    }
     Ok(Map {
         uid: object.uid().to_owned(),
         resource_version: object.resource_version().to_owned(),
-        spec: spec.unwrap_or_default(),
+        spec,
     })
 }
 

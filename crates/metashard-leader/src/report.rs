@@ -1,5 +1,7 @@
 //! The log lines of the leader machine.
 
+mod versions;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use metashard_api::{id::ReplicaId, names::event};
@@ -16,6 +18,7 @@ const UNOWNED_FOR: Duration = Duration::from_secs(5);
 /// What is said, in the log and as Events, of a map that somebody else has written.
 const CONTESTED: &str = "another leader writes the ShardMap: two installations share a namespace, or somebody edited it";
 const MAP_EDITED: &str = "ShardMap edited by hand: it is written as it was";
+const MAP_UNREADABLE: &str = "ShardMap cannot be read: a newer version wrote it, or somebody edited it; this replica keeps what it serves, takes nothing new and does not stand for the lead";
 const MAP_LOST: &str = "ShardMap lost: every worker is evicted before it is made anew";
 
 /// What is told of the ShardMap too.
@@ -24,6 +27,7 @@ pub(crate) fn event(report: &Report) -> Option<Event> {
         Report::Contested { by } => (event::LEAD_CONTESTED, format!("{CONTESTED}: {by}")),
         Report::MapEdited => (event::SHARD_MAP_EDITED, MAP_EDITED.to_owned()),
         Report::MapLost => (event::SHARD_MAP_LOST, MAP_LOST.to_owned()),
+        Report::MapUnreadable => (event::SHARD_MAP_UNREADABLE, MAP_UNREADABLE.to_owned()),
         _ => return None,
     };
     Some(warning(reason, message))
@@ -107,6 +111,7 @@ pub(crate) fn log(report: &Report) {
         Report::Contested { by } => error!(by, "{CONTESTED}"),
         Report::MapEdited => error!("{MAP_EDITED}"),
         Report::MapLost => error!("{MAP_LOST}"),
+        Report::MapUnreadable => error!("{MAP_UNREADABLE}"),
     }
 }
 
@@ -116,6 +121,8 @@ pub(crate) struct Audit {
     has_warned: bool,
     /// For how many looks two workers have had one name.
     looks_at_twins: u32,
+    /// The versions that were told of last.
+    versions: BTreeSet<String>,
 }
 
 impl Audit {
@@ -134,6 +141,19 @@ impl Audit {
             "two replicas that run have the name {name}: both work, but people cannot tell them apart; give each a --replica-name of its own"
         );
         Some(warning(event::REPLICA_NAME_TWICE, message))
+    }
+
+    /// Looks at versions; returns what to tell of the ShardMap.
+    pub(crate) fn look_at_versions(&mut self, snapshot: &Snapshot) -> Option<Event> {
+        if !snapshot.leads {
+            self.versions.clear();
+            return None;
+        }
+        if snapshot.versions == self.versions {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.versions, snapshot.versions.clone());
+        versions::tell(&before, &self.versions)
     }
 
     /// Looks at how everything stands; returns what to tell of the ShardMap.

@@ -373,6 +373,9 @@ impl Coordinator {
         if let Some(event) = self.audit.look_at_names(&snapshot) {
             self.tell_of_map(&event);
         }
+        if let Some(event) = self.audit.look_at_versions(&snapshot) {
+            self.tell_of_map(&event);
+        }
         self.snapshot.send_if_modified(|last| {
             let changed = **last != snapshot;
             if changed {

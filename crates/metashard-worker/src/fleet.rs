@@ -415,5 +415,8 @@ fn log_loss(loss: &Loss) {
         Loss::Lease(seen) => warn!(?seen, "membership lost: the Lease is not ours any more"),
         Loss::MapReplaced => warn!("membership lost: the ShardMap was made anew"),
         Loss::MapWentBack => error!("membership lost: the API server shows an older ShardMap"),
+        Loss::ShardsRenumbered => {
+            error!("membership lost: somebody gave the ShardMap another number of shards");
+        }
     }
 }

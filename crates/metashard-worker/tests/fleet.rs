@@ -131,7 +131,7 @@ impl Scene {
     async fn write_map(&self, spec: ShardMapSpec) -> anyhow::Result<()> {
         let base = match self.maps.read().await? {
             map::Seen::Present(map) => Some(map),
-            map::Seen::Absent => None,
+            map::Seen::Absent | map::Seen::Unreadable => None,
         };
         match self.maps.write(&map::Write { base, spec }).await {
             Written::Accepted(_) => Ok(()),
@@ -253,6 +253,7 @@ async fn run_shards(
 /// A map of one shard, owned by `incarnation`.
 fn map_of(term: u64, seq: u64, incarnation: &Incarnation, epoch: u64) -> ShardMapSpec {
     ShardMapSpec {
+        format: 0,
         term: Term(term),
         seq: Seq(seq),
         leader: None,

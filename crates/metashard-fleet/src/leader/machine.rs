@@ -51,6 +51,8 @@ pub struct Leader {
     turnover: Turnover,
     lead: Lead,
     nobody_led_yet: bool,
+    /// The map cannot be read: this replica does not stand for election.
+    stands_aside: bool,
     /// Since when each shard has been without a live owner.
     unowned: BTreeMap<ShardId, MonoTime>,
     /// The process ends: until when a coordinator may go on to give away what has become free.
@@ -99,6 +101,7 @@ impl Leader {
             turnover: Turnover::default(),
             lead: Lead::Idle,
             nobody_led_yet: false,
+            stands_aside: false,
             unowned: BTreeMap::new(),
             closing: None,
             has_finished: false,
@@ -267,13 +270,19 @@ impl Leader {
             self.nobody_led_yet = nobody;
             self.elect(now, election::Input::NobodyLedYet(nobody), out);
         }
+        let is_unreadable = self.table.is_unreadable();
+        if is_unreadable != std::mem::replace(&mut self.stands_aside, is_unreadable) {
+            if is_unreadable {
+                out.push(Action::Report(Report::MapUnreadable));
+            }
+            self.elect(now, election::Input::StandAside(is_unreadable), out);
+        }
         let mut actions = Vec::new();
         self.election.handle_timeout(now, &mut actions);
         out.extend(actions.into_iter().map(Action::from));
 
         let has_news = self.membership.refresh(now) || has_news;
-        if self.table.is_unknown() && self.election.phase() != Phase::Stopped {
-            // A watch shows what there is; that there is no map, only a read tells.
+        if self.wants_map() && self.election.phase() != Phase::Stopped {
             out.extend(self.table.advance(now));
         }
         if self.election.may_lead(now)
@@ -442,12 +451,18 @@ impl Leader {
         }
     }
 
+    /// Whether a candidate reads the map. A watch shows what there is; that there is none, or that it can be read again,
+    /// only a read tells for sure.
+    fn wants_map(&self) -> bool {
+        self.table.is_unknown() || self.table.is_unreadable()
+    }
+
     fn next_wake(&self, now: Now) -> Option<MonoTime> {
         let wake = earliest(self.election.poll_timeout(), self.membership.poll_timeout());
         let wake = earliest(wake, self.closing);
         if !self.election.may_lead(now) {
             let table = self.table.poll_timeout();
-            return earliest(wake, table.filter(|_| self.table.is_unknown()));
+            return earliest(wake, table.filter(|_| self.wants_map()));
         }
         let lead = match &self.lead {
             Lead::Idle | Lead::Acquiring { .. } => None,

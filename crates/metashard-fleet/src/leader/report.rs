@@ -88,6 +88,8 @@ pub enum Report {
     /// The map was deleted, replaced, set back, or changed by hand under numbers that workers go by: every worker is
     /// evicted before it is made anew.
     MapLost,
+    /// The map is there, and this version cannot read it: this replica does not stand for the lead until it can.
+    MapUnreadable,
 }
 
 /// Why a shard changes hands.

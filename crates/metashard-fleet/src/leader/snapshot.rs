@@ -1,6 +1,6 @@
 //! What a replica's leader machine shows of itself, for status, metrics and the board.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use metashard_api::id::{Incarnation, ReplicaId, Seq, Term};
 
@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub seq: Seq,
     /// The workers, in the order of their incarnations.
     pub members: Vec<MemberSnapshot>,
+    /// Versions of the leader and of all workers that hold their Lease, as they say.
+    pub versions: BTreeSet<String>,
     /// Number of shards.
     pub n_shards: usize,
     /// Shards without a live owner, or drained and not assigned yet.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use metashard_api::{
     id::{ControllerUid, Epoch, Incarnation, ReplicaId, Seq, ShardId, Term},
-    shard_map::{Member, ShardEntry, ShardMapSpec},
+    shard_map::{FORMAT, Member, ShardEntry, ShardMapSpec},
 };
 
 use crate::{
@@ -28,6 +28,7 @@ pub(crate) fn with_new_term(
     n_shards: u16,
 ) -> ShardMapSpec {
     let mut spec = map.clone();
+    spec.format = FORMAT;
     spec.term = table.highest().0.max(map.term).next();
     spec.seq = Seq(1);
     spec.leader = Some(leader);
@@ -59,6 +60,7 @@ pub(crate) fn made_anew(
         epoch: epoch.next().max(Epoch(unix_seconds)),
     };
     ShardMapSpec {
+        format: FORMAT,
         term: term.next().max(Term(unix_seconds)),
         seq: Seq(1),
         leader: Some(leader),
@@ -94,6 +96,7 @@ pub(crate) fn with_new_owners(
         },
     });
     ShardMapSpec {
+        format: FORMAT,
         term: map.term,
         seq: map.seq.next(),
         leader: map.leader.clone(),

@@ -35,6 +35,8 @@ pub(crate) struct Table {
     shard_count: u16,
     request: InFlight,
     in_doubt: bool,
+    /// What was seen last is a map that this version cannot read; `newest` is the one before.
+    is_unreadable: bool,
     not_before: MonoTime,
     /// The newest map is lower than one that was seen before: it was deleted and an empty one put in its place, or etcd
     /// was set back. Or it was edited by hand. Who acts on the other one may still do so.
@@ -58,8 +60,13 @@ impl Table {
     pub(crate) fn map(&self) -> Option<&Arc<Map>> {
         match &self.newest {
             Some(Seen::Present(map)) => Some(map),
-            Some(Seen::Absent) | None => None,
+            Some(Seen::Absent | Seen::Unreadable) | None => None,
         }
+    }
+
+    /// Whether the map is there, and cannot be read.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable
     }
 
     /// Whether neither a map nor its absence has been seen.
@@ -72,7 +79,7 @@ impl Table {
         match &self.newest {
             Some(Seen::Absent) => self.highest.0 == Term(0),
             Some(Seen::Present(map)) => map.spec.term == Term(0) && self.highest.0 == Term(0),
-            None => false,
+            Some(Seen::Unreadable) | None => false,
         }
     }
 
@@ -140,7 +147,12 @@ impl Table {
 
     /// Takes a watch event.
     pub(crate) fn see(&mut self, seen: Seen) {
+        self.is_unreadable = seen == Seen::Unreadable;
         match (&self.newest, &seen) {
+            (_, Seen::Unreadable) => {
+                self.in_doubt = true;
+                return;
+            }
             (None, Seen::Absent | Seen::Present(_)) => {}
             (Some(Seen::Absent), Seen::Absent) => return,
             (Some(Seen::Present(old)), Seen::Present(new)) if old.uid == new.uid => {
@@ -155,8 +167,8 @@ impl Table {
                 }
             }
             // As a leader we look again before we believe any of these.
-            (Some(Seen::Present(_)), Seen::Absent)
-            | (Some(Seen::Absent | Seen::Present(_)), Seen::Present(_)) => self.in_doubt = true,
+            (Some(Seen::Present(_) | Seen::Unreadable), Seen::Absent)
+            | (Some(_), Seen::Present(_)) => self.in_doubt = true,
         }
         self.take(seen);
     }
@@ -167,12 +179,20 @@ impl Table {
             return;
         }
         self.request = InFlight::Nothing;
-        if let Some(seen) = seen {
-            self.in_doubt = false;
-            self.take(seen);
-        } else {
-            self.in_doubt = true;
-            self.not_before = now.mono + PAUSE;
+        match seen {
+            Some(Seen::Unreadable) => {
+                // It is read again until it can be.
+                (self.in_doubt, self.is_unreadable) = (true, true);
+                self.not_before = now.mono + LONG_PAUSE;
+            }
+            Some(seen) => {
+                (self.in_doubt, self.is_unreadable) = (false, false);
+                self.take(seen);
+            }
+            None => {
+                self.in_doubt = true;
+                self.not_before = now.mono + PAUSE;
+            }
         }
     }
 

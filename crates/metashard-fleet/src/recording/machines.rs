@@ -59,7 +59,7 @@ impl Machine for Leader {
                 | I::WorkerLeaseSeen(..)
                 | I::WorkerLeaseRead(..)
                 | I::WorkerLeaseWritten(..)
-                | I::MapSeen(map::Seen::Absent)
+                | I::MapSeen(map::Seen::Absent | map::Seen::Unreadable)
                 | I::MapRead(_)
                 | I::MapWritten(_)
                 | I::FromWorker(..)
@@ -93,7 +93,7 @@ impl Machine for Worker {
                 I::MapSeen(map::Seen::Present(map)) | I::MapRead(Some(map::Seen::Present(map))) => {
                     of_map(map)
                 }
-                I::MapSeen(map::Seen::Absent)
+                I::MapSeen(map::Seen::Absent | map::Seen::Unreadable)
                 | I::MapRead(_)
                 | I::IncarnationDrawn(_)
                 | I::LeaseAnswered { .. }

@@ -101,8 +101,9 @@ impl Maps {
             return Verdict::Nothing;
         }
         match seen {
-            // Whoever makes it anew first takes every Lease; until then the map as it was holds.
-            Seen::Absent => Verdict::Nothing,
+            // Whoever makes it anew first takes every Lease; until then the map as it was holds. So it does under one that
+            // cannot be read: what this incarnation has, nobody gets without proof that it has given it up.
+            Seen::Absent | Seen::Unreadable => Verdict::Nothing,
             Seen::Present(map) => self.compare(now, map),
         }
     }
@@ -116,7 +117,7 @@ impl Maps {
         self.next_read = now.mono + READ_AGAIN;
         match answer {
             None => Verdict::Nothing,
-            Some(Seen::Absent) => {
+            Some(Seen::Absent | Seen::Unreadable) => {
                 self.doubt_since = None;
                 Verdict::Nothing
             }
@@ -170,6 +171,13 @@ impl Maps {
         let counts = version > known || (version < known && !self.rules.keep(Rule::NewestMap));
         if !counts {
             return Verdict::Nothing;
+        }
+        if let Some(newest) = &self.newest
+            && newest.shard_count() != 0
+            && newest.shard_count() != map.shard_count()
+        {
+            // Every controller belongs to another shard, whoever owns that: nothing held goes on under it.
+            return Verdict::Lost(Loss::ShardsRenumbered);
         }
         self.newest = Some(Arc::clone(&map));
         Verdict::Newer(map)

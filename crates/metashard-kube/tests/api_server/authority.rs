@@ -99,6 +99,7 @@ fn map(term: u64) -> Arc<Map> {
         uid: "map".to_owned(),
         resource_version: (term + 1).to_string(),
         spec: ShardMapSpec {
+            format: 0,
             term: Term(term),
             seq: Seq(1),
             leader: None,

@@ -6,7 +6,7 @@ use anyhow::bail;
 use metashard_api::{
     crd::shard_maps,
     id::{Seq, Term},
-    shard_map::ShardMapSpec,
+    shard_map::{FORMAT, ShardMapSpec},
 };
 use metashard_fleet::{
     map::{Map, Seen, Write},
@@ -81,6 +81,32 @@ async fn the_map_is_written_by_compare_and_swap_once_its_crd_is_installed() -> a
             break;
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_map_of_a_newer_format_is_there_and_cannot_be_read() -> anyhow::Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    let kit = Kit::on(&cluster).await?;
+    let maps = ShardMaps::new(&kit.clients, &kit.namespace);
+    install(&kit.clients, &shard_maps()).await?;
+    let mut watch = maps.watch(&kit.informers);
+    let newer = Write {
+        base: None,
+        spec: ShardMapSpec {
+            format: FORMAT + 1,
+            ..spec(1, 1)
+        },
+    };
+
+    // It is written, and what the server answers cannot be read either.
+    assert_eq!(maps.write(&newer).await, Written::Unknown);
+
+    assert_eq!(maps.read().await?, Seen::Unreadable);
+    assert_eq!(
+        tokio::time::timeout(SOON, watch.next()).await?,
+        Seen::Unreadable
+    );
     Ok(())
 }
 

@@ -129,7 +129,7 @@ impl Fixture {
     async fn spec(&self) -> anyhow::Result<ShardMapSpec> {
         match self.maps.read().await? {
             map::Seen::Present(map) => Ok(map.spec.clone()),
-            map::Seen::Absent => bail!("there is no map"),
+            map::Seen::Absent | map::Seen::Unreadable => bail!("there is no map"),
         }
     }
 

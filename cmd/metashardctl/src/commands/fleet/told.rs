@@ -66,6 +66,7 @@ fn of_map(seen: &map::Seen) -> String {
             map.resource_version
         ),
         map::Seen::Absent => "absent".to_owned(),
+        map::Seen::Unreadable => "one that cannot be read".to_owned(),
     }
 }
 

@@ -7,7 +7,8 @@ use metashard_api::id::{ControllerUid, Incarnation, ShardId, Slice};
 use super::{Lead, Leader};
 use crate::{
     leader::{MemberSnapshot, Snapshot, coordinator::Coordinator, cost::Costs, spec, world::Peers},
-    record::Seen,
+    membership::{State, Worker},
+    record::{Record, Seen},
     time::Now,
 };
 
@@ -34,6 +35,7 @@ impl Leader {
             term,
             seq,
             members: self.members(),
+            versions: self.versions(record),
             n_shards: map.map_or(0, |map| map.spec.shards.len()),
             n_unowned: self.unowned.len(),
             unowned_for: oldest.map_or(Duration::ZERO, |since| now.mono.since(*since)),
@@ -79,6 +81,15 @@ impl Leader {
                 n_shards: owned.get(incarnation.as_str()).copied().unwrap_or(0),
             })
             .collect()
+    }
+
+    fn versions(&self, leader: Option<&Record>) -> BTreeSet<String> {
+        let workers = self.membership.workers().map(|(_, worker)| worker);
+        let workers = workers.filter(|worker| worker.state() == State::Joined);
+        let about = workers.filter_map(Worker::about);
+        let about = about.chain(leader.map(|leader| &leader.about));
+        let versions = about.map(|about| about.version.clone());
+        versions.filter(|version| !version.is_empty()).collect()
     }
 
     fn audit(&mut self, now: Now) {

@@ -7,7 +7,7 @@ use metashard_api::{
     shard_map::ShardMapSpec,
 };
 
-use super::fleet::{DURATION, Fleet, MapWrites, N_SHARDS};
+use super::fleet::{DURATION, Fleet, LEADER_LEASE, MapWrites, N_SHARDS};
 use crate::{
     invariants::Invariant,
     leader::{Input, Report},
@@ -239,6 +239,32 @@ fn map_that_was_edited_under_the_next_numbers_is_as_good_as_lost() {
     assert_eq!(after.shard_count, N_SHARDS);
     assert_eq!(after.shards.len(), usize::from(N_SHARDS));
     assert!(fleet.reports.contains(&Report::MapLost));
+}
+
+#[test]
+fn map_that_cannot_be_read_is_led_by_nobody_and_nothing_moves() {
+    let mut fleet = Fleet::running(&["a", "b"]);
+    let before = fleet.server.spec().clone();
+    fleet.server.is_unreadable = true;
+    fleet.tell(0, Input::MapSeen(map::Seen::Unreadable));
+    fleet.run(Duration::from_secs(20));
+
+    assert!(fleet.leaders().is_empty());
+    assert_eq!(fleet.holder(LEADER_LEASE), Holder::Released);
+    assert_eq!(*fleet.server.spec(), before);
+    let n_told = fleet.reports.iter();
+    let n_told = n_told.filter(|it| **it == Report::MapUnreadable).count();
+    assert_eq!(n_told, 1);
+
+    // No watch tells that this is over.
+    fleet.server.is_unreadable = false;
+    fleet.run(Duration::from_secs(10));
+
+    assert_eq!(fleet.leaders(), [0]);
+    assert_eq!(fleet.server.spec().shards, before.shards);
+    for name in ["a", "b"] {
+        assert!(matches!(fleet.worker_holder(name), Holder::Member(..)));
+    }
 }
 
 #[test]

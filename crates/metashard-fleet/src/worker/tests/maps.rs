@@ -135,6 +135,47 @@ fn deleted_map_stops_nothing() {
 }
 
 #[test]
+fn map_that_cannot_be_read_stops_nothing_and_nothing_begins_by_it() {
+    let mut scene = Scene::member(&[Me(3), Other(3)]);
+
+    scene.tell(Input::MapSeen(MapSeen::Unreadable));
+    // Who changes the format says so as if splits had changed.
+    let order = Order::Assign {
+        claim: claim(1, 4),
+        last_written: Vec::new(),
+        splits_as_of: (Term(2), Seq(1)),
+    };
+    scene.order(2, 1, order);
+    scene.taken();
+    scene.wait(seconds(2));
+
+    assert!(scene.taken().contains(&Action::ReadMap));
+    scene.tell(Input::MapRead(Some(MapSeen::Unreadable)));
+    assert!(scene.may_act(claim(0, 3)) && !scene.may_act(claim(1, 4)));
+    scene.see_map(2, 1, &[Me(3), Me(4)]);
+    assert!(scene.may_act(claim(0, 3)) && scene.may_act(claim(1, 4)));
+}
+
+#[test]
+fn map_with_another_number_of_shards_ends_the_incarnation() {
+    let mut scene = Scene::member(&[Me(3)]);
+    let mut map = Map::clone(&scene.map("uid-1", 1, 2, &[Me(3)]));
+    map.spec.shard_count = 1;
+
+    scene.tell(Input::MapSeen(MapSeen::Present(Arc::new(map))));
+
+    assert!(!scene.may_act(claim(0, 3)));
+    assert_eq!(
+        scene.steps(),
+        [
+            Action::ReportLoss(Loss::ShardsRenumbered),
+            Action::CloseSession,
+            Action::Drop(claim(0, 3))
+        ]
+    );
+}
+
+#[test]
 fn order_that_stands_on_a_map_never_seen_makes_it_read_the_map() {
     let mut scene = Scene::member(&[]);
     scene.assign(5, claim(0, 9), vec![]);
