@@ -97,7 +97,7 @@ impl Fleet {
             cluster,
         };
         for (name, role) in replicas {
-            fleet.add(name, role)?;
+            fleet.add(&[], name, role)?;
         }
         for replica in fleet.replicas.values_mut() {
             replica.ready(WITHIN).await?;
@@ -108,14 +108,30 @@ impl Fleet {
 
     /// Starts a replica in the place of one of the same name, and waits until it is ready.
     pub(crate) async fn replace(&mut self, name: &'static str, role: &str) -> anyhow::Result<()> {
-        self.add(name, role)?;
+        self.replace_in(&[], name, role).await
+    }
+
+    /// The same with further variables of its environment.
+    pub(crate) async fn replace_in(
+        &mut self,
+        environment: &[(String, String)],
+        name: &'static str,
+        role: &str,
+    ) -> anyhow::Result<()> {
+        self.add(environment, name, role)?;
         let replica = self.replicas.get_mut(name).context("it was added")?;
         replica.ready(WITHIN).await
     }
 
-    fn add(&mut self, name: &'static str, role: &str) -> anyhow::Result<()> {
+    fn add(
+        &mut self,
+        environment: &[(String, String)],
+        name: &'static str,
+        role: &str,
+    ) -> anyhow::Result<()> {
         let namespace = format!("--leader-election-namespace={}", self.leader_namespace);
         let options = Options::new(&self.cluster, name, SYSTEM)?.flags([role, &namespace]);
+        let options = options.environment(environment);
         // The old one ends before.
         drop(self.replicas.remove(name));
         let replica = Replica::start(self.cluster.group(), &options)?;

@@ -2,11 +2,13 @@
 //!
 //! A program of its own, one test at a time: whatever else runs at the same time is measured too.
 
+mod clock;
 mod fleet;
 mod history;
 mod meddled;
 mod sharing;
 mod splits;
+mod versions;
 
 use std::{convert::Infallible, time::Duration};
 

@@ -22,7 +22,9 @@ const LASTS: Duration = Duration::from_secs(10);
 const GARBAGE: usize = 30;
 
 /// Meddles with a fleet of which all is well, while its parents are edited.
-async fn meddle(meddling: impl AsyncFnOnce(&Fleet) -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(crate) async fn meddle(
+    meddling: impl AsyncFnOnce(&Fleet) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let _turn = turn().await;
     let fleet = Fleet::start(&ALL.map(|name| (name, ALL_ROLES)), SYSTEM).await?;
     let faults = Box::pin(async {
@@ -33,7 +35,7 @@ async fn meddle(meddling: impl AsyncFnOnce(&Fleet) -> anyhow::Result<()>) -> any
 }
 
 /// All is well: everybody has a share, everything is called, and nothing was doubled on the way here.
-async fn is_well(fleet: &Fleet) -> anyhow::Result<()> {
+pub(crate) async fn is_well(fleet: &Fleet) -> anyhow::Result<()> {
     fleet.is_shared_by(&ALL).await?;
     fleet.is_served().await?;
     fleet.history().is_exclusive()

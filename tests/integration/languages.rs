@@ -2,18 +2,16 @@
 //! run it.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::{Child, Command},
 };
 
 use anyhow::{Context, ensure};
+use metashard_testkit::tools::skip;
 use serde_json::Value;
 
 use super::support::{CONFIG_MAP, Kind, Stage, data_of, eventually, shared};
-
-/// Set where a tool that is missing is a failure.
-const REQUIRE_TOOLS: &str = "METASHARD_REQUIRE_TOOLS";
 
 const GREETING: Kind = Kind {
     api_version: "examples.metashard.io/v1",
@@ -142,18 +140,4 @@ pub(crate) fn is_missing(program: &str, version: &str, test: &str) -> anyhow::Re
     }
     skip(test, &format!("there is no {program} on the PATH"))?;
     Ok(true)
-}
-
-/// Says that a test is skipped, which is a failure where nothing may be missing.
-pub(crate) fn skip(test: &str, why: &str) -> anyhow::Result<()> {
-    ensure!(
-        env::var_os(REQUIRE_TOOLS).is_none(),
-        "{why}, and {REQUIRE_TOOLS} is set"
-    );
-    // Written to the terminal itself: the test runner keeps what is printed by tests that pass.
-    drop(fs::write(
-        "/dev/stderr",
-        format!("\nSKIPPED: {test}: {why}\n"),
-    ));
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The metashard daemon: one replica.
 
 mod argv;
+mod calendar;
 mod config;
 mod health;
 mod lifecycle;

@@ -23,6 +23,7 @@ use metashard_leader::{
 use metashard_runtime::{
     build_info,
     clock::Clock,
+    fault,
     metrics::{self, Violations},
     net::Dialer,
     shutdown::Shutdown,
@@ -37,6 +38,7 @@ use tokio::{
 use tracing::info;
 
 use crate::{
+    calendar,
     config::Config,
     health,
     lifecycle::{self, Services},
@@ -136,7 +138,7 @@ impl Replica {
         info!(address, "reached by others");
         let about = About {
             address,
-            version: build_info::VERSION.to_owned(),
+            version: fault::word("version").unwrap_or_else(|| build_info::VERSION.to_owned()),
             ..About::default()
         };
         Ok(Self {
@@ -181,6 +183,8 @@ impl Replica {
             "readiness",
             readiness.follow(worker, self.informers.clone(), self.clock.clone()),
         );
+        let (clock, maps) = (self.clock, self.maps);
+        services.background("calendar", calendar::follow(clock, maps, self.recorder));
         if let Some(guard) = self.guard {
             let (stop, hold) = (services.rest(), self.hold);
             services.service("peer guard", async move {

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 /// What was planted and has not struck. One list for the process, as a fault is the process's.
 static PLANTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Plants faults, separated by `;`: `panic feed v1/pods`, `stop host`, `loop-limit=8`, `break=ProofBeforeOwner`.
+/// Plants faults, separated by `;`: `panic feed v1/pods`, `stop host`, `loop-limit=8`, `break=ProofBeforeOwner`,
+/// `version=0.2.0`.
 pub fn plant(faults: &str) {
     if cfg!(debug_assertions) {
         let faults = faults.split(';').map(str::trim).filter(|it| !it.is_empty());

@@ -5,6 +5,7 @@
 //! - [`replica::Replica`]: `metashard` as a real process, with flags, signals and a captured log.
 //! - [`history::History`]: judges what hooks saw and the API server carried out.
 //! - [`proxy::Proxy`]: stands in front of the API server and makes it fail.
+//! - [`calendar::Calendar`]: a clock of one process that can be set while it runs.
 //! - [`terminal::Terminal`]: a terminal of a given width, and a program at it.
 //! - [`wait`]: the one way to wait for something.
 //! - [`shipped`]: the manifests that users apply.
@@ -12,6 +13,7 @@
 
 pub mod apply;
 pub mod assets;
+pub mod calendar;
 pub mod cluster;
 pub mod crds;
 pub mod group;
@@ -22,6 +24,7 @@ pub mod proxy;
 pub mod replica;
 pub mod shipped;
 pub mod terminal;
+pub mod tools;
 pub mod wait;
 
 pub use cluster::Cluster;

@@ -35,6 +35,8 @@ pub struct Options {
     pub is_reachable: bool,
     /// Faults that it is planted with, as `metashard_runtime::fault::plant` reads them; a release build has none.
     pub faults: String,
+    /// Further variables of its environment.
+    pub environment: Vec<(String, String)>,
 }
 
 /// One running process of metashard, killed when it is dropped.
@@ -63,6 +65,7 @@ impl Options {
             flags: cluster.record_flags(),
             is_reachable: false,
             faults: String::new(),
+            environment: Vec::new(),
         })
     }
 
@@ -84,6 +87,13 @@ impl Options {
     #[must_use]
     pub fn faults(mut self, faults: &str) -> Self {
         faults.clone_into(&mut self.faults);
+        self
+    }
+
+    /// The same with further variables of its environment.
+    #[must_use]
+    pub fn environment(mut self, variables: &[(String, String)]) -> Self {
+        self.environment.extend_from_slice(variables);
         self
     }
 }
@@ -115,7 +125,8 @@ impl Replica {
             ])
             .args(["--grpc-address", "127.0.0.1:0"])
             .args(&options.flags)
-            .env("METASHARD_FAULTS", &options.faults);
+            .env("METASHARD_FAULTS", &options.faults)
+            .envs(options.environment.iter().cloned());
         let child = group.spawn(&mut command, &options.name)?;
         Ok(Self {
             name: options.name.clone(),

@@ -134,11 +134,58 @@ impl Fleet {
 
     /// Starts one more process, which this fleet does not know of.
     pub(crate) async fn stranger(&self, name: &str, flags: &[&str]) -> anyhow::Result<Replica> {
+        self.planted_stranger("", name, flags).await
+    }
+
+    /// The same with faults.
+    pub(crate) async fn planted_stranger(
+        &self,
+        faults: &str,
+        name: &str,
+        flags: &[&str],
+    ) -> anyhow::Result<Replica> {
         let options = Options::new(&self.cluster, name, SYSTEM)?;
-        let options = options.flags(flags.iter().copied());
+        let options = options.flags(flags.iter().copied()).faults(faults);
         let mut replica = Replica::start(self.cluster.group(), &options)?;
         replica.ready(super::WITHIN).await?;
         Ok(replica)
+    }
+
+    /// Waits until the leader's Lease is released, and nobody takes it.
+    pub(crate) async fn is_led_by_nobody(&self) -> anyhow::Result<()> {
+        self.eventually("nobody to lead", async || {
+            let spec = self.leader_lease().await?.spec.unwrap_or_default();
+            let holder = spec.holder_identity.unwrap_or_default();
+            ensure!(holder.is_empty(), "{holder} leads");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until a replica has logged `text` so many times.
+    pub(crate) async fn has_said(
+        &self,
+        replica: &str,
+        text: &str,
+        times: usize,
+    ) -> anyhow::Result<()> {
+        self.eventually("lines of the log", async || {
+            let said = self.n_said_by(replica, text);
+            ensure!(said >= times, "{replica} says {text:?} {said} times");
+            Ok(())
+        })
+        .await
+    }
+
+    /// How often a replica has logged `text`.
+    pub(crate) fn n_said_by(&self, replica: &str, text: &str) -> usize {
+        let replica = self.replicas.get(replica);
+        replica.map_or(0, |it| it.whole_log().matches(text).count())
+    }
+
+    /// Folder of the fleet's files.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.cluster.folder()
     }
 
     /// Where the leader takes sessions.

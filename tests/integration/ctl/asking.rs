@@ -1,15 +1,12 @@
 //! `why` without `--server`: the replica that owns the controller is found and asked through the API server.
 
 use anyhow::{Context, ensure};
-use metashard_testkit::{Replica, cluster};
+use metashard_testkit::{Replica, cluster, tools::skip};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{Ran, User, objects_in, ours, start_replica};
-use crate::{
-    languages::skip,
-    support::{CONFIG_MAP, Kind, POD, Stage, THING, config_map, eventually},
-};
+use crate::support::{CONFIG_MAP, Kind, POD, Stage, THING, config_map, eventually};
 
 const ROLE: Kind = Kind {
     api_version: "rbac.authorization.k8s.io/v1",

@@ -177,6 +177,7 @@ impl Stage {
             flags: Vec::new(),
             is_reachable: false,
             faults: String::new(),
+            environment: Vec::new(),
         };
         let replica = Replica::start(self.ground.group(), &options)?;
         self.actors.push(Actor {

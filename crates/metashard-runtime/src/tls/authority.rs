@@ -21,8 +21,9 @@ use super::{
 pub const ROOT_LIFETIME: Duration = Duration::from_hours(365 * 24);
 /// How long an issued certificate is valid: short, since there is no revocation.
 pub const LEAF_LIFETIME: Duration = Duration::from_hours(24);
-/// Certificates are valid from a little before they were made, for peers whose clocks are behind.
-const BACKDATE: Duration = Duration::from_mins(5);
+/// Certificates are valid from so long before they were made, for peers whose clocks are behind, or whose maker's is ahead:
+/// by a few minutes, or by hours where one is set to local time. Their keys are new, so their past tells nothing.
+const BACKDATE: Duration = Duration::from_hours(24);
 
 const CA_CERTIFICATE: &str = "CA certificate";
 const CA_KEY: &str = "CA private key";
@@ -240,7 +241,7 @@ impl Validity {
     }
 }
 
-/// Parameters with nothing but the validity: from a little before `now` until `not_after`.
+/// Parameters with nothing but the validity: from a while before `now` until `not_after`.
 fn params(now: SystemTime, not_after: SystemTime) -> CertificateParams {
     let since_epoch = |time: SystemTime| {
         time.duration_since(SystemTime::UNIX_EPOCH)

@@ -206,6 +206,24 @@ fn certificate_is_renewed_at_two_thirds_and_never_outlives_its_authority() {
 }
 
 #[test]
+fn certificate_counts_also_where_it_was_made_by_a_clock_that_is_hours_ahead_or_behind() {
+    let authority = authority();
+    let roots = Roots::from_pem(authority.cert_pem()).unwrap();
+    let hours = Duration::from_hours(14);
+    let leader = authority.issue(&subject("leader"), now()).unwrap();
+
+    for made in [now() + hours, now() - hours] {
+        let worker = authority.issue(&subject("worker"), made).unwrap();
+        handshake(
+            client_config(&roots, &worker, None).unwrap(),
+            server_config(&roots, &leader).unwrap(),
+            &roots,
+        )
+        .unwrap();
+    }
+}
+
+#[test]
 fn damaged_pem_is_refused_with_what_it_was() {
     let Certificate { cert_pem, key_pem } = authority().to_pem();
     let other_key = authority().to_pem().key_pem;
