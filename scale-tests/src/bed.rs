@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -21,10 +22,17 @@ use metashard_api::{
     shard_map::{self, ShardMap, ShardMapSpec},
 };
 use metashard_testkit::{
-    Cluster, FakeHook, apply::apply, cluster, crds, hook::Answer, shipped, wait::eventually,
+    Cluster, FakeHook,
+    apply::apply,
+    cluster::{self, SecondServer},
+    crds,
+    hook::Answer,
+    shipped,
+    wait::eventually,
 };
 use parking_lot::Mutex;
 use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     edits::Edits,
@@ -39,6 +47,12 @@ use crate::{
 /// Time for anything that is not measured.
 pub(crate) const WITHIN: Duration = Duration::from_mins(2);
 
+/// Time for a process to end that was told to: more than the grace period of a Pod.
+const ENDS_WITHIN: Duration = Duration::from_secs(45);
+
+/// How long no shard may change hands before a fleet is at rest.
+const REST: Duration = Duration::from_secs(2);
+
 /// Objects that are made at once.
 const AT_ONCE: usize = 16;
 
@@ -46,12 +60,16 @@ const AT_ONCE: usize = 16;
 pub(crate) struct Bed {
     pub(crate) settings: Settings,
     subjects: Vec<Option<Subject>>,
+    /// How often the process of each slot was replaced by one of another name.
+    renewed: Vec<usize>,
     contacts: Contacts,
     pub(crate) scraper: Scraper,
     pub(crate) hook: FakeHook,
     pub(crate) record: Record,
     pub(crate) client: Client,
-    recipe: Recipe,
+    /// One for each API server: the processes are spread over them.
+    recipes: Vec<Recipe>,
+    pub(crate) second: Option<SecondServer>,
     pub(crate) cluster: Cluster,
     pub(crate) network: Option<Network>,
     /// What was spent before the measured part.
@@ -70,8 +88,8 @@ pub(crate) struct Spent {
 impl Bed {
     /// Starts everything and waits until it is ready. `weights`: how many parents each controller has.
     pub(crate) async fn start(settings: Settings, weights: &[usize]) -> anyhow::Result<Self> {
-        let wants_network = settings.has_namespaces && !settings.is_peer;
-        let network = wants_network
+        let network = settings
+            .has_namespaces
             .then(|| Network::new(settings.replicas))
             .transpose()?;
         let cluster = Cluster::start(cluster::Options {
@@ -84,12 +102,18 @@ impl Bed {
         .await?;
         let client = cluster.admin().await?;
         install(&client).await?;
-        let recipe = Recipe {
+        let second = match settings.api_servers {
+            2 => Some(SecondServer::start(&cluster).await?),
+            _ => None,
+        };
+        let recipe = |kubeconfig| Recipe {
             program: settings.program.clone(),
             is_peer: settings.is_peer,
-            kubeconfig: kubeconfig(&cluster, network.as_ref())?,
+            kubeconfig,
             plant: settings.plant.clone(),
         };
+        let kubeconfigs = kubeconfigs(&cluster, second.as_ref(), network.as_ref())?;
+        let recipes = kubeconfigs.into_iter().map(recipe).collect();
         let host = match &network {
             Some(network) => network.here(Link::Hook).parse()?,
             None => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -103,13 +127,15 @@ impl Bed {
         let contacts = Contacts::default();
         let mut bed = Self {
             subjects: (0..settings.replicas).map(|_| None).collect(),
+            renewed: vec![0; settings.replicas],
             scraper: Scraper::start(Arc::clone(&contacts)),
             contacts,
             settings,
             hook,
             record: Record::new(),
             client,
-            recipe,
+            recipes,
+            second,
             cluster,
             network,
             before: Spent::default(),
@@ -140,13 +166,28 @@ impl Bed {
     }
 
     /// Name of the process in a slot.
-    pub(crate) fn name(slot: usize) -> String {
-        format!("replica-{slot}")
+    pub(crate) fn name(&self, slot: usize) -> String {
+        let renewed = self.renewed.get(slot).copied();
+        name_of(slot, renewed.unwrap_or_default())
+    }
+
+    /// Names of all processes that there were.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let slots = self.renewed.iter().enumerate();
+        slots
+            .flat_map(|(slot, renewed)| (0..=*renewed).map(move |it| name_of(slot, it)))
+            .collect()
+    }
+
+    /// Starts a process of another name in the place of that of a slot, which has ended.
+    pub(crate) fn renew(&mut self, slot: usize) -> anyhow::Result<()> {
+        *self.renewed.get_mut(slot).context("no such slot")? += 1;
+        self.spawn(slot)
     }
 
     /// Starts the process of a slot; one that is there ends before.
     pub(crate) fn spawn(&mut self, slot: usize) -> anyhow::Result<()> {
-        let name = Self::name(slot);
+        let name = self.name(slot);
         let place = match &self.network {
             Some(network) => Place {
                 namespace: Some(network.namespace(slot)),
@@ -161,7 +202,9 @@ impl Bed {
         };
         let free = self.subjects.get_mut(slot).context("no such slot")?;
         drop(free.take());
-        let subject = Subject::start(self.cluster.group(), &name, &place, &self.recipe)?;
+        let recipe = self.recipes.get(slot % self.recipes.len());
+        let recipe = recipe.context("there is no API server")?;
+        let subject = Subject::start(self.cluster.group(), &name, &place, recipe)?;
         self.contacts.lock().insert(slot, subject.contact.clone());
         *free = Some(subject);
         Ok(())
@@ -185,17 +228,17 @@ impl Bed {
     }
 
     /// Waits until all are ready.
-    pub(crate) async fn is_ready(&self) -> anyhow::Result<()> {
+    pub(crate) async fn is_ready(&mut self) -> anyhow::Result<()> {
         for slot in 0..self.slots() {
-            let name = Self::name(slot);
+            let name = self.name(slot);
             let ready = eventually(WITHIN, &name, async || {
-                if self.settings.is_peer {
-                    return Ok(());
+                if self.subject(slot)?.has_ended() {
+                    return Ok(Err(anyhow::anyhow!("{name} has ended")));
                 }
-                self.is_slot_ready(slot).await
+                self.is_slot_ready(slot).await.map(Ok)
             })
             .await;
-            ready.with_context(|| {
+            ready.and_then(|it| it).with_context(|| {
                 let log = fs::read_to_string(self.cluster.group().log(&name));
                 let log = log.unwrap_or_default();
                 let lines: Vec<&str> = log.lines().rev().take(20).collect();
@@ -203,6 +246,26 @@ impl Bed {
             })?;
         }
         Ok(())
+    }
+
+    /// Waits until every replica is ready, every shard has an owner, somebody leads, and no shard moves.
+    pub(crate) async fn is_at_rest(&mut self) -> anyhow::Result<ShardMapSpec> {
+        self.is_ready().await?;
+        let mut last = (Instant::now(), None);
+        eventually(WITHIN, "a fleet at rest", async || {
+            sleep(Duration::from_millis(200)).await;
+            self.leader().await?;
+            let map = self.map().await?;
+            let before: Option<&ShardMapSpec> = last.1.as_ref();
+            if before.is_none_or(|it| it.shards != map.shards) {
+                last = (Instant::now(), Some(map.clone()));
+            }
+            ensure!(last.0.elapsed() >= REST, "a shard has just moved");
+            let is_owned = map.shards.iter().all(|shard| shard.owner.is_some());
+            ensure!(is_owned, "a shard has no owner");
+            Ok(map)
+        })
+        .await
     }
 
     async fn add(&self, weights: &[usize]) -> anyhow::Result<()> {
@@ -213,16 +276,16 @@ impl Bed {
         let parents = weights.iter().enumerate().flat_map(|(number, weight)| {
             (0..*weight).map(move |parent| objects::parent(number, parent))
         });
-        let all: Vec<_> = controllers.chain(parents).collect();
-        let kinds = ["compositecontrollers", "things"];
-        for plural in kinds {
-            let of = all.iter().filter(|it| objects::plural(it) == plural);
-            stream::iter(of.map(|object| self.create(object)))
-                .buffer_unordered(AT_ONCE)
-                .try_collect::<()>()
-                .await?;
-        }
-        Ok(())
+        self.create_all(&controllers.collect::<Vec<_>>()).await?;
+        self.create_all(&parents.collect::<Vec<_>>()).await
+    }
+
+    /// Creates objects, several at once.
+    pub(crate) async fn create_all(&self, objects: &[serde_json::Value]) -> anyhow::Result<()> {
+        stream::iter(objects.iter().map(|object| self.create(object)))
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await
     }
 
     async fn create(&self, object: &serde_json::Value) -> anyhow::Result<()> {
@@ -251,10 +314,16 @@ impl Bed {
 
     /// Waits until each parent shows the value of its last edit, and so does its child.
     pub(crate) async fn is_settled(&self, edits: &Edits) -> anyhow::Result<()> {
+        self.are_settled(edits, "").await
+    }
+
+    /// The same of the parents that a selector of labels names.
+    pub(crate) async fn are_settled(&self, edits: &Edits, selector: &str) -> anyhow::Result<()> {
         let wanted = edits.last();
+        let params = ListParams::default().labels(selector);
         eventually(WITHIN, "every edit to be carried out", async || {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            let things = self.things().list(&ListParams::default()).await?;
+            sleep(Duration::from_millis(200)).await;
+            let things = self.things().list(&params).await?;
             let behind = things.iter().filter(|thing| !is_done(thing, &wanted));
             let names: Vec<_> = behind
                 .filter_map(|it| it.metadata.name.as_deref())
@@ -281,7 +350,7 @@ impl Bed {
         let holder = lease.spec.and_then(|spec| spec.holder_identity);
         let holder = holder.unwrap_or_default();
         let name = holder.split('_').next().unwrap_or_default();
-        let found = (0..self.slots()).find(|slot| Self::name(*slot) == name);
+        let found = (0..self.slots()).find(|slot| self.name(*slot) == name);
         found.with_context(|| format!("{holder:?} leads"))
     }
 
@@ -290,28 +359,52 @@ impl Bed {
         Api::namespaced(self.client.clone(), SYSTEM)
     }
 
-    /// Ends the API server as a crash would, and notes that its log may have a hole there.
-    pub(crate) async fn kill_api_server(&mut self) -> anyhow::Result<()> {
-        self.cluster.kill_api_server().await?;
-        let now = tokio::time::Instant::now().into_std();
+    /// Ends an API server as a crash would, the first or the second, and notes that its log may have a hole there.
+    pub(crate) async fn kill_api_server(&mut self, number: usize) -> anyhow::Result<()> {
+        match &mut self.second {
+            Some(second) if number == 1 => second.kill()?,
+            _ => self.cluster.kill_api_server().await?,
+        }
+        let now = Instant::now().into_std();
         self.record.history.holes.push(self.record.time(now));
         Ok(())
     }
 
-    /// Ends all processes in good order and takes over the rest of what was seen.
-    pub(crate) async fn stop(&mut self) -> anyhow::Result<()> {
+    /// Starts the API server that was killed.
+    pub(crate) async fn start_api_server(&mut self, number: usize) -> anyhow::Result<()> {
+        match &mut self.second {
+            Some(second) if number == 1 => second.resume(&self.cluster).await,
+            _ => self.cluster.start_api_server().await,
+        }
+    }
+
+    /// Ends all processes in good order and takes over the rest of what was seen. Returns the names of those that did not end
+    /// and were killed.
+    pub(crate) async fn stop(&mut self) -> anyhow::Result<Vec<String>> {
         self.scraper.once().await;
         for subject in self.subjects.iter_mut().flatten() {
             subject.signal(Signal::TERM)?;
         }
+        let mut killed = Vec::new();
         for subject in self.subjects.iter_mut().flatten() {
-            let ended = eventually(WITHIN, "the end of a replica", async || {
+            let ended = eventually(ENDS_WITHIN, "the end of a replica", async || {
                 ensure!(subject.has_ended(), "{} still runs", subject.name);
                 Ok(())
             });
-            ended.await?;
+            if ended.await.is_err() {
+                killed.push(subject.name.clone());
+                subject.kill()?;
+            }
         }
-        self.take_calls()
+        self.take_calls()?;
+        Ok(killed)
+    }
+}
+
+fn name_of(slot: usize, renewed: usize) -> String {
+    match renewed {
+        0 => format!("replica-{slot}"),
+        renewed => format!("replica-{slot}-{renewed}"),
     }
 }
 
@@ -332,16 +425,28 @@ async fn install(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Kubeconfig file of the subjects, who may do everything and are told apart in the audit log by their name.
-fn kubeconfig(cluster: &Cluster, network: Option<&Network>) -> anyhow::Result<std::path::PathBuf> {
-    let path = cluster.kubeconfig(objects::USER)?;
+/// Kubeconfig files of the subjects, who may do everything and are told apart in the audit log by their name: one for each
+/// API server.
+fn kubeconfigs(
+    cluster: &Cluster,
+    second: Option<&SecondServer>,
+    network: Option<&Network>,
+) -> anyhow::Result<Vec<PathBuf>> {
+    let mut servers = vec![(cluster.url(), cluster.kubeconfig(objects::USER)?)];
+    if let Some(second) = second {
+        servers.push((second.url(), second.kubeconfig(cluster, objects::USER)?));
+    }
     let Some(network) = network else {
-        return Ok(path);
+        return Ok(servers.into_iter().map(|it| it.1).collect());
     };
-    let text = subject::by_way_of(&path, cluster.url(), &network.here(Link::Api))?;
-    let path = cluster.folder().join("in-namespace.kubeconfig");
-    fs::write(&path, text).context("write a kubeconfig file")?;
-    Ok(path)
+    let mut paths = Vec::new();
+    for (url, path) in servers {
+        let text = subject::by_way_of(&path, url, &network.here(Link::Api))?;
+        let path = path.with_extension("in-namespace");
+        fs::write(&path, text).context("write a kubeconfig file")?;
+        paths.push(path);
+    }
+    Ok(paths)
 }
 
 /// What several tasks append to.

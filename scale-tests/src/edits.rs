@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::{StreamExt, stream};
 use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
@@ -24,6 +25,9 @@ use crate::{bed::Shared, objects};
 
 /// How long an edit may take.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Edits of a burst that are under way at once.
+const AT_ONCE: usize = 64;
 
 /// Edits that go on until they are told to end.
 #[derive(Debug)]
@@ -61,6 +65,35 @@ impl Edits {
         Self { tasks, shared }
     }
 
+    /// None go on; see [`Self::at_once`].
+    pub(crate) fn none() -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            shared: Arc::default(),
+        }
+    }
+
+    /// Edits each of these parents once, as many at once as may be.
+    pub(crate) async fn at_once(&self, things: &Api<DynamicObject>, names: &[String]) {
+        let edits = names
+            .iter()
+            .map(|name| edit_once(things, name, &self.shared));
+        stream::iter(edits)
+            .buffer_unordered(AT_ONCE)
+            .collect::<()>()
+            .await;
+    }
+
+    /// These parents are about to be created with value 1.
+    pub(crate) fn create(&self, names: &[String]) {
+        let now = tokio::time::Instant::now().into_std();
+        let (mut sent, mut last) = (self.shared.sent.lock(), self.shared.last.lock());
+        for name in names {
+            sent.insert(name.clone(), vec![now]);
+            last.insert(name.clone(), 1);
+        }
+    }
+
     /// Ends them; those under way are waited for.
     pub(crate) async fn stop(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
@@ -96,19 +129,26 @@ async fn edit(
 ) {
     let mut ticks = interval_at(tokio::time::Instant::now() + shift, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut value = 0;
     while !state.ends.load(Ordering::Relaxed) {
         ticks.tick().await;
-        value += 1;
-        let now = tokio::time::Instant::now().into_std();
-        state.sent.lock().entry(name.clone()).or_default().push(now);
-        let patch = Patch::Merge(json!({ "spec": { "value": value.to_string() } }));
-        let params = PatchParams::default();
-        let patched = timeout(ANSWERED_WITHIN, things.patch(&name, &params, &patch)).await;
-        if matches!(patched, Ok(Ok(_))) {
-            state.last.lock().insert(name.clone(), value);
-        } else {
-            state.failed.fetch_add(1, Ordering::Relaxed);
-        }
+        edit_once(&things, &name, &state).await;
+    }
+}
+
+async fn edit_once(things: &Api<DynamicObject>, name: &str, state: &State) {
+    let now = tokio::time::Instant::now().into_std();
+    let value = {
+        let mut sent = state.sent.lock();
+        let sent = sent.entry(name.to_owned()).or_default();
+        sent.push(now);
+        sent.len() as u64
+    };
+    let patch = Patch::Merge(json!({ "spec": { "value": value.to_string() } }));
+    let params = PatchParams::default();
+    let patched = timeout(ANSWERED_WITHIN, things.patch(name, &params, &patch)).await;
+    if matches!(patched, Ok(Ok(_))) {
+        state.last.lock().insert(name.to_owned(), value);
+    } else {
+        state.failed.fetch_add(1, Ordering::Relaxed);
     }
 }

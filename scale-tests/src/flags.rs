@@ -15,6 +15,9 @@ pub(crate) struct Flags {
     /// Replicas of metashard.
     #[arg(long)]
     replicas: Option<usize>,
+    /// API servers on one etcd: 1 or 2. Replicas are spread over them, and chaos kills one of them at a time.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    api_servers: u8,
     /// Controllers.
     #[arg(long)]
     controllers: Option<usize>,
@@ -27,7 +30,7 @@ pub(crate) struct Flags {
     /// How long the measured part goes on.
     #[arg(long = "for", value_parser = duration)]
     length: Option<Duration>,
-    /// Time between two edits of a parent.
+    /// Time between two edits of a parent (not burst).
     #[arg(long, value_parser = duration)]
     every: Option<Duration>,
     /// Time between two faults.
@@ -70,10 +73,14 @@ pub(crate) struct Flags {
 pub(crate) enum Name {
     /// Edits at a rate.
     Steady,
+    /// All parents edited at once, and as many created at once, again and again.
+    Burst,
     /// A fault every few seconds.
     Chaos,
     /// One kind of fault after the other, each alone, and what it costs.
     Failover,
+    /// Replicas replaced one after the other, as a Deployment does.
+    RollingUpdate,
     /// Controllers by the hundred.
     ManyControllers,
     /// One controller with half of all work.
@@ -85,6 +92,7 @@ pub(crate) enum Name {
 pub(crate) struct Settings {
     pub(crate) scenario: Name,
     pub(crate) replicas: usize,
+    pub(crate) api_servers: u8,
     pub(crate) controllers: usize,
     pub(crate) parents: usize,
     pub(crate) children: usize,
@@ -123,7 +131,8 @@ impl Name {
 
     const fn defaults(self) -> Defaults {
         let (replicas, controllers, parents) = match self {
-            Self::Steady => (3, 10, 20),
+            Self::Steady | Self::Burst => (3, 10, 20),
+            Self::RollingUpdate => (4, 8, 1),
             Self::Chaos => (4, 50, 1),
             Self::Failover => (3, 8, 1),
             Self::ManyControllers => (3, 500, 1),
@@ -133,8 +142,9 @@ impl Name {
             Self::Chaos => (300, 1000, (5, 500)),
             Self::Failover => (3 * 3600, 100, (5, 5)),
             Self::HotController => (180, 1000, (5, 5)),
+            Self::RollingUpdate => (120, 100, (5, 5)),
             Self::ManyControllers => (60, 10_000, (5, 5)),
-            Self::Steady => (60, 2000, (5, 5)),
+            Self::Steady | Self::Burst => (60, 2000, (5, 5)),
         };
         Defaults {
             replicas,
@@ -158,6 +168,8 @@ impl Flags {
             None => metashard_testkit::replica::binary()?,
         };
         ensure!(program.is_file(), "find {}", program.display());
+        let needs_fleet = matches!(self.scenario, Name::Failover | Name::RollingUpdate);
+        ensure!(!(is_peer && needs_fleet), "a peer has no replicas to lose");
         let settings = Settings {
             scenario: self.scenario,
             replicas: if is_peer {
@@ -165,6 +177,7 @@ impl Flags {
             } else {
                 self.replicas.unwrap_or(defaults.replicas)
             },
+            api_servers: self.api_servers,
             controllers: self.controllers.unwrap_or(defaults.controllers),
             parents: self.parents.unwrap_or(defaults.parents),
             children: self.children.unwrap_or(1),
@@ -180,7 +193,7 @@ impl Flags {
             is_peer,
             plant: self.plant,
             unowned_bound: self.unowned_bound,
-            has_namespaces: !self.no_namespaces,
+            has_namespaces: !self.no_namespaces && !is_peer,
         };
         let all = [settings.replicas, settings.controllers, settings.parents];
         ensure!(all.iter().all(|it| *it > 0), "nothing to run");
@@ -193,6 +206,7 @@ impl Settings {
     pub(crate) fn json(&self) -> Value {
         json!({
             "replicas": self.replicas,
+            "api_servers": self.api_servers,
             "controllers": self.controllers,
             "parents": self.parents,
             "children": self.children,

@@ -21,8 +21,9 @@ pub(crate) fn judge(
     outcome: &mut Outcome,
     length: Duration,
 ) -> anyhow::Result<()> {
-    let folder = bed.cluster.folder().to_owned();
-    bed.record.take_audit(&folder)?;
+    let mut logs = vec![bed.cluster.folder().join("audit.log")];
+    logs.extend(bed.second.as_ref().map(|it| it.audit_log().to_owned()));
+    bed.record.take_audit(&logs)?;
     let history = &bed.record.history;
     let findings = history.findings(None);
     let count =

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{BufRead, BufReader},
-    path::Path,
+    path::PathBuf,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -91,11 +91,15 @@ impl Record {
         Ok(())
     }
 
-    /// Takes in the audit log that lies in a cluster's folder.
-    pub(crate) fn take_audit(&mut self, folder: &Path) -> anyhow::Result<()> {
-        let file = File::open(folder.join("audit.log")).context("open the audit log")?;
+    /// Takes in the audit logs of all API servers.
+    pub(crate) fn take_audit(&mut self, logs: &[PathBuf]) -> anyhow::Result<()> {
+        let mut lines = Vec::new();
+        for log in logs {
+            let file = File::open(log).context("open an audit log")?;
+            lines.push(BufReader::new(file).lines());
+        }
         let mut events = Vec::new();
-        for line in BufReader::new(file).lines() {
+        for line in lines.into_iter().flatten() {
             // The last line may be half a line, if the server was killed.
             let Ok(mut event) = serde_json::from_str::<Value>(&line?) else {
                 continue;

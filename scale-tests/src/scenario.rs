@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use metashard_testkit::history::HookCall;
+
 use crate::{
     bed::Bed,
     edits::Edits,
@@ -12,9 +14,11 @@ use crate::{
     talk,
 };
 
+mod burst;
 mod chaos;
 mod failover;
 mod fault;
+mod rolling;
 mod steady;
 
 /// Runs a scenario.
@@ -25,6 +29,8 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Outcome> {
     match settings.scenario {
         Name::Chaos => Box::pin(chaos::run(settings)).await,
         Name::Failover => Box::pin(failover::run(settings)).await,
+        Name::Burst => Box::pin(burst::run(settings)).await,
+        Name::RollingUpdate => Box::pin(rolling::run(settings)).await,
         Name::Steady | Name::ManyControllers | Name::HotController => {
             Box::pin(steady::run(settings)).await
         }
@@ -55,7 +61,9 @@ async fn finish(
     if let Err(error) = bed.is_settled(&edits).await {
         outcome.found(format!("not settled: {error:#}"));
     }
-    bed.stop().await?;
+    for name in bed.stop().await? {
+        outcome.found(format!("{name} did not end after SIGTERM and was killed"));
+    }
     talk::say("reading what was recorded");
     judge(&mut bed, &edits, outcome, length)?;
     keep_logs(&bed)?;
@@ -66,10 +74,18 @@ async fn finish(
 fn keep_logs(bed: &Bed) -> anyhow::Result<()> {
     let folder = bed.settings.out.join("logs");
     std::fs::create_dir_all(&folder)?;
-    for slot in 0..bed.slots() {
-        let name = Bed::name(slot);
+    for name in bed.names() {
         let log = bed.cluster.group().log(&name);
         std::fs::copy(log, folder.join(format!("{name}.log")))?;
     }
     Ok(())
+}
+
+/// The longest time between two calls of a controller, the latter of which is after `at`.
+fn gap(calls: &[&HookCall], at: Duration) -> Duration {
+    let mut begins: Vec<Duration> = calls.iter().map(|call| call.begin).collect();
+    begins.sort_unstable();
+    let pairs = begins.windows(2).filter(|pair| pair[1] >= at);
+    let gaps = pairs.map(|pair| pair[1].saturating_sub(pair[0]));
+    gaps.max().unwrap_or_default()
 }

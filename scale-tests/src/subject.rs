@@ -19,6 +19,13 @@ use tokio::{
 /// Where Leases of workers and the map are.
 pub(crate) const SYSTEM: &str = "metashard-system";
 
+/// Flags of a peer: by default it has 5 syncs and 5 requests a second, which is what would be measured.
+const PEER: [&str; 3] = [
+    "--workers=20",
+    "--client-go-qps=10000",
+    "--client-go-burst=10000",
+];
+
 /// How long a question to a process may take.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(400);
 
@@ -87,8 +94,8 @@ impl Subject {
             .args(["--metrics-address", &metrics])
             .args(["--health-probe-bind-address", &health]);
         if recipe.is_peer {
-            command.arg("--client-config-path").arg(&recipe.kubeconfig);
-            command.arg("--workers=20");
+            // What it calls the flag has changed over time; the variable has not.
+            command.env("KUBECONFIG", &recipe.kubeconfig).args(PEER);
         } else {
             command
                 .arg("--kubeconfig")
@@ -116,6 +123,13 @@ impl Subject {
     pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), signal)
             .with_context(|| format!("signal {}", self.name))
+    }
+
+    /// Ends it as a crash does, and waits for its end.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill().context("kill a process")?;
+        self.child.wait().context("wait for a process")?;
+        Ok(())
     }
 
     /// Whether the process has ended.

@@ -34,12 +34,14 @@ use crate::{
 
 mod certificates;
 mod ports;
+mod second;
 mod servers;
 
 use certificates::{Certificates, Files};
 use servers::Servers;
 
 pub use ports::{free_port, own_address};
+pub use second::SecondServer;
 
 /// Time for a server to become ready; in practice three seconds.
 const READY_WITHIN: Duration = Duration::from_mins(1);

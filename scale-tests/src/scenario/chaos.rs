@@ -175,7 +175,7 @@ impl Chaos {
         self.hit.insert(victim, (due, Some(cure)));
         self.events.push(Event {
             fault,
-            victim: Some(victim),
+            victim: Some(self.bed.name(victim)),
             at,
             until: None,
         });
@@ -184,9 +184,13 @@ impl Chaos {
 
     async fn restart_api(&mut self) -> anyhow::Result<()> {
         let at = Instant::now();
-        self.bed.kill_api_server().await?;
+        let number = match self.bed.settings.api_servers {
+            1 => 0,
+            several => self.dice.below(several.into()),
+        };
+        self.bed.kill_api_server(number).await?;
         sleep(AWAY).await;
-        self.bed.cluster.start_api_server().await?;
+        self.bed.start_api_server(number).await?;
         self.events.push(Event {
             fault: Fault::ApiRestart,
             victim: None,
@@ -207,7 +211,7 @@ fn times(record: &Record, events: &[Event]) -> BTreeMap<Which, Vec<Duration>> {
     let controllers = by_controller(history);
     for event in events {
         let at = record.time(event.at.into_std());
-        let victim = event.victim.map(Bed::name);
+        let victim = event.victim.as_ref();
         let map = history.maps.iter().rev().find(|map| map.at <= at);
         let Some(map) = map else { continue };
         let mut resumed: Vec<Duration> = Vec::new();
@@ -220,10 +224,7 @@ fn times(record: &Record, events: &[Event]) -> BTreeMap<Which, Vec<Duration>> {
             let Some((owner, epoch)) = owner else {
                 continue;
             };
-            if victim
-                .as_ref()
-                .is_some_and(|victim| *victim != owner.replica)
-            {
+            if victim.is_some_and(|victim| *victim != owner.replica) {
                 continue;
             }
             let from = event.until.map_or(at, |it| record.time(it.into_std()));

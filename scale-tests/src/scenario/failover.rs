@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     fault::{Dice, Event, Fault, take_lead},
-    finish, start,
+    finish, gap, start,
 };
 use crate::{
     bed::{Bed, WITHIN},
@@ -29,9 +29,6 @@ const KINDS: [Fault; 5] = [
     Fault::Freeze,
     Fault::ApiRestart,
 ];
-
-/// How long no shard may change hands before a fault.
-const REST: Duration = Duration::from_secs(2);
 
 /// How long a replica stands still.
 const FROZEN: Duration = Duration::from_secs(30);
@@ -104,7 +101,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Outcome> {
 
 impl Failover {
     async fn event(&mut self, fault: Fault) -> anyhow::Result<()> {
-        let before = self.is_at_rest().await?;
+        let before = self.bed.is_at_rest().await?;
         self.bed.take_calls()?;
         self.judged = self.bed.record.history.calls.len();
         let victim = match fault {
@@ -116,9 +113,9 @@ impl Failover {
         match fault {
             Fault::LeadTaken => take_lead(&mut self.bed).await?,
             Fault::ApiRestart => {
-                self.bed.kill_api_server().await?;
+                self.bed.kill_api_server(0).await?;
                 sleep(AWAY).await;
-                self.bed.cluster.start_api_server().await?;
+                self.bed.start_api_server(0).await?;
                 back = Some(Instant::now());
             }
             _ => {
@@ -136,9 +133,10 @@ impl Failover {
             }
         }
         self.is_served().await?;
+        let victim = victim.map(|slot| self.bed.name(slot));
         self.events.push(Event {
             fault,
-            victim,
+            victim: victim.clone(),
             at,
             until: back,
         });
@@ -151,37 +149,15 @@ impl Failover {
         let recent = calls.iter().rev().take(100 * self.bed.settings.controllers);
         let owners = recent.filter_map(|call| map.owner(call.claim.shard));
         let names: BTreeSet<&str> = owners.map(|(owner, _)| owner.replica.as_str()).collect();
-        let slots = (0..self.bed.slots()).filter(|slot| names.contains(Bed::name(*slot).as_str()));
+        let slots = 0..self.bed.slots();
+        let slots = slots.filter(|slot| names.contains(self.bed.name(*slot).as_str()));
         let slots: Vec<usize> = slots.collect();
         let place = self.dice.below(slots.len());
         slots.get(place).copied().context("nobody serves")
     }
 
-    /// Waits until every replica is ready, every shard has an owner, somebody leads, and no shard moves.
-    async fn is_at_rest(&mut self) -> anyhow::Result<ShardMapSpec> {
-        self.bed.is_ready().await?;
-        let mut last = (Instant::now(), None);
-        eventually(WITHIN, "a fleet at rest", async || {
-            sleep(Duration::from_millis(200)).await;
-            self.bed.leader().await?;
-            let map = self.bed.map().await?;
-            if last
-                .1
-                .as_ref()
-                .is_none_or(|it: &ShardMapSpec| it.shards != map.shards)
-            {
-                last = (Instant::now(), Some(map.clone()));
-            }
-            ensure!(last.0.elapsed() >= REST, "a shard has just moved");
-            let is_owned = map.shards.iter().all(|shard| shard.owner.is_some());
-            ensure!(is_owned, "a shard has no owner");
-            Ok(map)
-        })
-        .await
-    }
-
     async fn is_left_by(&self, slot: usize) -> anyhow::Result<()> {
-        let name = Bed::name(slot);
+        let name = self.bed.name(slot);
         eventually(WITHIN, "others to take over", async || {
             sleep(Duration::from_millis(200)).await;
             let map = self.bed.map().await?;
@@ -216,10 +192,9 @@ impl Failover {
         &mut self,
         before: &ShardMapSpec,
         fault: Fault,
-        victim: Option<usize>,
+        name: Option<String>,
         (at, back): (Instant, Option<Instant>),
     ) -> anyhow::Result<()> {
-        let name = victim.map(Bed::name);
         let at = self.bed.record.time(back.unwrap_or(at).into_std());
         let mut calls: BTreeMap<&str, Vec<&HookCall>> = BTreeMap::new();
         for call in self.bed.record.history.calls.iter().skip(self.judged) {
@@ -310,13 +285,4 @@ impl Failover {
             outcome.plot.marks.push((event.at - begin, name));
         }
     }
-}
-
-/// The longest time between two calls of a controller, the latter of which is after `at`.
-fn gap(calls: &[&HookCall], at: Duration) -> Duration {
-    let mut begins: Vec<Duration> = calls.iter().map(|call| call.begin).collect();
-    begins.sort_unstable();
-    let pairs = begins.windows(2).filter(|pair| pair[1] >= at);
-    let gaps = pairs.map(|pair| pair[1].saturating_sub(pair[0]));
-    gaps.max().unwrap_or_default()
 }

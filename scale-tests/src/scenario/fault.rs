@@ -45,8 +45,8 @@ pub(crate) enum Cure {
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) fault: Fault,
-    /// Whom it hit; `None`: nobody in particular.
-    pub(crate) victim: Option<usize>,
+    /// Name of whom it hit; `None`: nobody in particular.
+    pub(crate) victim: Option<String>,
     pub(crate) at: Instant,
     /// When the cause was gone, of those that go by themselves.
     pub(crate) until: Option<Instant>,

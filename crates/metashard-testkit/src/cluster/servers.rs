@@ -105,11 +105,21 @@ impl Servers {
     }
 
     pub(crate) fn api_server(&self, certificates: &Certificates) -> Command {
+        self.api_server_at(self.api_port, &audit_log(&self.folder), certificates)
+    }
+
+    /// The same on another port, with a log of its own.
+    pub(crate) fn api_server_at(
+        &self,
+        port: u16,
+        audit_log: &Path,
+        certificates: &Certificates,
+    ) -> Command {
         let tls = certificates.api_server();
         let mut command = Command::new(&self.assets.api_server);
         command
             .args(["--etcd-servers", &self.etcd_url])
-            .args(["--secure-port", &self.api_port.to_string()])
+            .args(["--secure-port", &port.to_string()])
             .arg("--tls-cert-file")
             .arg(tls.certificate)
             .arg("--tls-private-key-file")
@@ -144,7 +154,7 @@ impl Servers {
                 .arg("--audit-policy-file")
                 .arg(self.folder.join("audit.yaml"))
                 .arg("--audit-log-path")
-                .arg(audit_log(&self.folder))
+                .arg(audit_log)
                 .args(["--audit-log-mode", "blocking"]);
         }
         command.args(&self.api_server_args);
