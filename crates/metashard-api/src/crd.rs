@@ -11,7 +11,8 @@ use kube::CustomResourceExt;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    names,
+    names::{self, condition},
+    placement::Placement,
     shard_map::ShardMap,
     v1alpha1::{
         GROUP, composite::CompositeController, decorator::DecoratorController,
@@ -26,6 +27,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         decorator_controllers(),
         controller_revisions(),
         shard_maps(),
+        placements(),
     ]
 }
 
@@ -47,6 +49,26 @@ pub fn controller_revisions() -> CustomResourceDefinition {
 /// `shardmaps.metashard.io`: what a process installs itself where it is absent.
 pub fn shard_maps() -> CustomResourceDefinition {
     finish(ShardMap::crd())
+}
+
+/// `placements.metashard.io`: a process installs it too, and does without it where it may not.
+pub fn placements() -> CustomResourceDefinition {
+    with(finish(Placement::crd()), || {
+        let status = |name: &str| {
+            let path = format!(".status.conditions[?(@.type==\"{name}\")].status");
+            column(name, "string", &path)
+        };
+        let types = [
+            condition::ACCEPTED,
+            condition::RESOLVED,
+            condition::DRAINED,
+            condition::PINNED,
+            condition::LEVELLED,
+        ];
+        let mut columns: Vec<_> = types.map(status).into();
+        columns.push(column("Age", "date", ".metadata.creationTimestamp"));
+        columns
+    })
 }
 
 fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
@@ -71,15 +93,9 @@ fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
 }
 
 /// What `kubectl get` shows of a controller.
-fn with_columns(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
-    let column = |name: &str, type_: &str, json_path: &str| CustomResourceColumnDefinition {
-        name: name.to_owned(),
-        type_: type_.to_owned(),
-        json_path: json_path.to_owned(),
-        ..CustomResourceColumnDefinition::default()
-    };
-    for version in &mut crd.spec.versions {
-        version.additional_printer_columns = Some(vec![
+fn with_columns(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    with(crd, || {
+        vec![
             column(
                 "Ready",
                 "string",
@@ -94,9 +110,27 @@ fn with_columns(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             column("Worker", "string", ".status.worker"),
             column("Parents", "integer", ".status.parents"),
             column("Age", "date", ".metadata.creationTimestamp"),
-        ]);
+        ]
+    })
+}
+
+fn with(
+    mut crd: CustomResourceDefinition,
+    columns: impl Fn() -> Vec<CustomResourceColumnDefinition>,
+) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        version.additional_printer_columns = Some(columns());
     }
     crd
+}
+
+fn column(name: &str, type_: &str, json_path: &str) -> CustomResourceColumnDefinition {
+    CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        type_: type_.to_owned(),
+        json_path: json_path.to_owned(),
+        ..CustomResourceColumnDefinition::default()
+    }
 }
 
 /// The schema goes through its JSON form, where one walk reaches every level. Should that ever fail, it stays as derived.

@@ -8,6 +8,7 @@ pub mod endpoint;
 pub mod hook;
 pub mod id;
 pub mod names;
+pub mod placement;
 pub mod resource;
 pub mod selector;
 pub mod shard_map;

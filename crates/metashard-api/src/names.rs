@@ -146,6 +146,14 @@ pub mod condition {
     pub const HOT_LOOP: &str = "HotLoop";
     /// Abnormal: a limit of the tenant holds it back.
     pub const THROTTLED: &str = "Throttled";
+    /// Of a Placement: every replica and controller that it names is there.
+    pub const RESOLVED: &str = "Resolved";
+    /// Of a Placement: replicas that are cordoned have no shard.
+    pub const DRAINED: &str = "Drained";
+    /// Of a Placement: what is pinned is where it should be.
+    pub const PINNED: &str = "Pinned";
+    /// Of a Placement: the levelling that was asked for last is done.
+    pub const LEVELLED: &str = "Levelled";
 }
 
 /// The condition that a roll-out puts into the status of a parent.
@@ -218,6 +226,20 @@ pub mod reason {
     pub const READY: &str = "Ready";
     /// A condition does not hold; the message names it.
     pub const NOT_READY: &str = "NotReady";
+    /// Nothing of this kind is asked.
+    pub const NOT_ASKED: &str = "NotAsked";
+    /// What was asked is done.
+    pub const DONE: &str = "Done";
+    /// It is being done.
+    pub const IN_PROGRESS: &str = "InProgress";
+    /// No replica lives that could take what is to be moved.
+    pub const NOWHERE_TO_GO: &str = "NowhereToGo";
+    /// It cannot be done at the moment; the message says what it waits for.
+    pub const WAITING: &str = "Waiting";
+    /// Every name is that of something that is there.
+    pub const FOUND: &str = "Found";
+    /// A name is that of nothing that is there.
+    pub const NOT_FOUND: &str = "NotFound";
 }
 
 /// Reasons of events.

@@ -156,6 +156,11 @@ impl HandOvers {
             .is_some_and(|until| now.mono < *until)
     }
 
+    /// Whether nothing is on its way, and nothing in its cool-down.
+    pub fn is_at_rest(&self, now: Now) -> bool {
+        self.moves.is_empty() && self.cooling.values().all(|until| now.mono >= *until)
+    }
+
     /// The caches of `shard` are filled at `target`.
     pub fn warm_ready(&mut self, shard: ShardId, target: &Incarnation) {
         if let Some(hand_over) = self.moves.get_mut(&shard)

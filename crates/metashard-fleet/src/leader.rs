@@ -1,5 +1,6 @@
 //! The leader: election, membership, placement and hand-over composed into one machine. See [`Leader`].
 
+mod asked;
 mod coordinator;
 mod cost;
 mod demand;
@@ -36,6 +37,7 @@ use crate::{
     record::{About, Record, Seen, Written},
     rules::Rules,
     time::MonoTime,
+    wishes::{Told, Wishes},
 };
 
 /// What a replica's leader machine is told at its start.
@@ -89,6 +91,10 @@ pub enum Input {
     MapWritten(Written<Arc<Map>>),
     /// All controllers that there are, and into how many slices the spec of each asks it to be split.
     ControllersSeen(Arc<BTreeMap<ControllerUid, Option<u16>>>),
+    /// A watch event showed what people ask, or that they ask nothing any more.
+    WishesSeen(Wishes),
+    /// How an [`Action::TellWishes`] ended: whether it is told.
+    WishesTold(bool),
     /// A session said this. One that is not open yet opens with its Hello; a newer Hello of the same incarnation
     /// replaces the older session.
     FromWorker(Incarnation, FromWorker),
@@ -117,6 +123,9 @@ pub enum Action {
     WriteMap(map::Write),
     /// Send this on the session of this incarnation; without one, drop it.
     Send(Incarnation, FromLeader),
+    /// Write this into the status of the Placement, if that is still as it was seen last; answer `WishesTold` in every case,
+    /// within a few seconds.
+    TellWishes(Told),
     /// End all sessions: this replica leads no more.
     CloseSessions,
     /// Something for logs, metrics and events.

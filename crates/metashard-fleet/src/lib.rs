@@ -24,5 +24,6 @@ pub mod shard;
 #[cfg(test)]
 mod testing;
 pub mod time;
+pub mod wishes;
 mod witness;
 pub mod worker;

@@ -6,6 +6,9 @@
 mod layer;
 #[cfg(test)]
 mod tests;
+pub mod wishes;
+
+use std::collections::BTreeSet;
 
 use metashard_api::id::{ReplicaId, ShardId};
 use serde::{Deserialize, Serialize};
@@ -130,6 +133,16 @@ impl Assignment {
 /// Placing again changes nothing: `place(p, place(p, a)) == place(p, a)`, unless the budget cut step 3 short; then it
 /// goes on from there. The caller spends its budget: it asks the next time with what is left.
 pub fn place(problem: &Problem, current: &Assignment) -> Assignment {
+    place_without(problem, current, &BTreeSet::new())
+}
+
+/// Computes the same for all shards but those that are left out: they count nowhere, and have no member unless they had
+/// one.
+fn place_without(
+    problem: &Problem,
+    current: &Assignment,
+    left_out: &BTreeSet<usize>,
+) -> Assignment {
     let n_members = problem.members.len();
     let owners: Vec<Option<usize>> = (0..problem.shards.len())
         .map(|shard| {
@@ -140,8 +153,9 @@ pub fn place(problem: &Problem, current: &Assignment) -> Assignment {
 
     let mut plan = Plan::new(owners, problem.budget);
     if n_members > 0 {
-        Layer::loaded(problem).place(&mut plan);
-        Layer::idle(problem).place(&mut plan);
+        for layer in Layer::both_without(problem, left_out) {
+            layer.place(&mut plan);
+        }
     }
 
     let owners = plan
@@ -154,11 +168,13 @@ pub fn place(problem: &Problem, current: &Assignment) -> Assignment {
 
 /// How hot the hottest member is, in hundredths of the mean of all, counting shards that hold a controller; 100 if none does.
 pub fn hottest_percent(problem: &Problem, assignment: &Assignment) -> u32 {
-    let owners: Vec<Option<usize>> = assignment
-        .owners
-        .iter()
-        .map(|owner| owner.map(|owner| usize::from(owner.0)))
-        .collect();
+    let n_members = problem.members.len();
+    let known = |owner: Option<Ordinal>| {
+        owner
+            .map(|it| usize::from(it.0))
+            .filter(|it| *it < n_members)
+    };
+    let owners: Vec<Option<usize>> = assignment.owners.iter().copied().map(known).collect();
     Layer::loaded(problem).hottest_percent(&owners)
 }
 

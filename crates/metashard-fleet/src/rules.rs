@@ -53,6 +53,10 @@ pub enum Rule {
     RestlessStay,
     /// What a roll-out replaces gets nothing that the new ones can take.
     NewestFirst,
+    /// A replica that is cordoned gets nothing, and hands over what it has.
+    CordonedGetNothing,
+    /// What people ask to be moved is moved by a share at a time.
+    AskedByShares,
 }
 
 /// Which rules a machine keeps: all of them, except in a model of a mutant.

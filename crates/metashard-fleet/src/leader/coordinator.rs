@@ -3,6 +3,7 @@
 mod planning;
 mod recutting;
 mod talk;
+mod wishing;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -32,7 +33,9 @@ use crate::{
     rules::Rule,
     shard::Splits,
     time::{MonoTime, Now},
+    wishes::Wishes,
 };
+use wishing::Wished;
 
 /// How long shards that are free wait for those that are about to be, so that one write gives them all away.
 const GATHER: Duration = Duration::from_millis(100);
@@ -73,6 +76,7 @@ pub(crate) struct Coordinator {
     recutting: Option<Recutting>,
     /// The map that may have changed splits last.
     splits_as_of: (Term, Seq),
+    wished: Wished,
     plan_at: MonoTime,
     share_at: Option<MonoTime>,
     /// Something has changed since it was last looked for shards that are free.
@@ -95,6 +99,7 @@ pub(crate) struct Tools<'a> {
     /// How long a split controller has to be cold before it is merged.
     pub(crate) merge_after: Duration,
     pub(crate) turnover: &'a Turnover,
+    pub(crate) wishes: &'a Wishes,
 }
 
 /// One shard whose epoch differs between two maps.
@@ -129,6 +134,7 @@ impl Coordinator {
             demand: Demand::default(),
             splitting: Splitting::default(),
             recutting: None,
+            wished: Wished::default(),
             plan_at: now.mono,
             share_at: None,
             is_dirty: true,
@@ -198,6 +204,7 @@ impl Coordinator {
         self.plan_if_due(now, tools, out);
         self.hand_over(now, tools, out);
         self.write(now, tools, out);
+        self.tell_wishes(tools, out);
     }
 
     /// Whether it may stop without leaving work undone that the next leader would have to learn of first: nobody is about
@@ -238,6 +245,7 @@ impl Coordinator {
             peers: &self.peers,
             controllers: tools.controllers,
             turnover: tools.turnover,
+            wishes: tools.wishes,
             held_back: &self.held_back,
             recutting: self.recutting.as_ref(),
             rules: tools.config.rules,
@@ -319,6 +327,7 @@ impl Coordinator {
         }
         self.is_dirty = true;
         self.take_splits(now, &recuts, out);
+        self.shards_moved();
         for ((to, why), (claims, took)) in groups {
             out.push(Action::Report(Report::ShardsAssigned {
                 to,

@@ -2,6 +2,7 @@
 
 mod closing;
 mod showing;
+mod wishing;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,6 +28,7 @@ use crate::{
     rules::Rule,
     shard::{Splits, shard_of},
     time::{MonoTime, Now},
+    wishes::Wishes,
 };
 
 /// One replica's part in leading the fleet.
@@ -49,6 +51,7 @@ pub struct Leader {
     asked: Option<Arc<Asked>>,
     merge_after: Duration,
     turnover: Turnover,
+    wishes: Wishes,
     lead: Lead,
     nobody_led_yet: bool,
     /// The map cannot be read: this replica does not stand for election.
@@ -99,6 +102,7 @@ impl Leader {
             asked: None,
             merge_after: MERGE_AFTER,
             turnover: Turnover::default(),
+            wishes: Wishes::default(),
             lead: Lead::Idle,
             nobody_led_yet: false,
             stands_aside: false,
@@ -203,6 +207,8 @@ impl Leader {
                 self.asked = Some(asked);
                 self.count_anew(now);
             }
+            Input::WishesSeen(wishes) => self.wish(now, wishes),
+            Input::WishesTold(is_told) => self.wishes_told(is_told),
             Input::FromWorker(..) | Input::SessionClosed(_) => self.hear(now, input, out),
         }
     }
@@ -348,6 +354,7 @@ impl Leader {
                     asked: self.asked.as_deref(),
                     merge_after: self.merge_after,
                     turnover: &self.turnover,
+                    wishes: &self.wishes,
                 };
                 coordinator.run(now, has_news, &mut tools, out);
             }
@@ -398,6 +405,7 @@ impl Leader {
             asked: self.asked.as_deref(),
             merge_after: self.merge_after,
             turnover: &self.turnover,
+            wishes: &self.wishes,
         };
         coordinator.run(now, true, &mut tools, out);
         self.lead = Lead::Coordinating(coordinator);

@@ -12,7 +12,10 @@ use crate::{
     leader::{Why, world::World},
     membership::{State, Worker},
     message::Claim,
-    placement::{self, Assignment, Level, Ordinal, Problem},
+    placement::{
+        self, Assignment, Level, Ordinal, Problem,
+        wishes::{Denied, Wishes, place_as_wished},
+    },
     rules::Rule,
     time::Now,
 };
@@ -43,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) retargets: BTreeMap<ShardId, Option<Incarnation>>,
     /// Hand-overs to begin.
     pub(crate) begins: Vec<Begin>,
+    /// Pins that are not honoured.
+    pub(crate) denied: BTreeMap<ShardId, Denied>,
     /// How hot the hottest member is before anything of this is done, in hundredths of the mean.
     pub(crate) hottest_percent: u32,
 }
@@ -52,7 +57,9 @@ pub(crate) struct Plan {
 pub(crate) struct Terms<'a> {
     /// Most moves of shards that could stay.
     pub(crate) budget: usize,
-    /// They are for members that joined.
+    /// Most moves that people have asked for.
+    pub(crate) asked: usize,
+    /// The others are for members that joined.
     pub(crate) is_join: bool,
     /// How even members have to be.
     pub(crate) level: Level,
@@ -106,8 +113,9 @@ pub(crate) fn plan(now: Now, world: &World<'_>, hand_overs: &HandOvers, terms: &
     };
     let mut current = Assignment::empty(shards.len());
     let typical = world.typical_cost();
+    let wished = world.wished(&members, hand_overs);
     for (shard, place) in shards.iter().zip(&mut current.owners) {
-        let (owner, is_pinned) = stand(now, world, hand_overs, *shard);
+        let (owner, is_pinned) = stand(now, world, hand_overs, &wished, *shard);
         *place = owner.and_then(|owner| ordinals.get(owner).copied());
         problem.shards.push(placement::Shard {
             weight: world.weight(*shard, typical),
@@ -116,13 +124,18 @@ pub(crate) fn plan(now: Now, world: &World<'_>, hand_overs: &HandOvers, terms: &
         });
     }
 
-    let placed = placement::place(&problem, &current);
+    let placed = place_as_wished(&problem, &wished, &current);
     let mut plan = Plan {
-        hottest_percent: placement::hottest_percent(&problem, &current),
+        hottest_percent: placed.hottest_percent,
+        denied: placed.denied,
         ..Plan::default()
     };
-    let why = |from: &Incarnation, to: &Incarnation| {
-        if retiring.contains(from) && !retiring.contains(to) {
+    let why = |shard: ShardId, from: &Incarnation, to: &Incarnation| {
+        if world.is_cordoned(from) {
+            Why::Drain
+        } else if wished.pins.get(&shard) == ordinals.get(to) {
+            Why::Pin
+        } else if retiring.contains(from) && !retiring.contains(to) {
             Why::RollOut
         } else if terms.is_join {
             Why::Join
@@ -130,9 +143,12 @@ pub(crate) fn plan(now: Now, world: &World<'_>, hand_overs: &HandOvers, terms: &
             Why::Balance
         }
     };
-    for (shard, to) in shards.iter().zip(&placed.owners) {
+    for (shard, to) in shards.iter().zip(&placed.assignment.owners) {
         let to = to.and_then(|to| members.get(usize::from(to.0)).copied());
         plan.take(world, hand_overs, *shard, to, (terms.exclude, &why));
+    }
+    if world.rules.keep(Rule::AskedByShares) {
+        plan.begin_no_more_than(terms.asked);
     }
     plan
 }
@@ -142,6 +158,7 @@ fn stand<'a>(
     now: Now,
     world: &World<'a>,
     hand_overs: &'a HandOvers,
+    wished: &Wishes,
     shard: ShardId,
 ) -> (Option<&'a Incarnation>, bool) {
     if let Some(hand_over) = hand_overs.get(shard) {
@@ -149,8 +166,9 @@ fn stand<'a>(
     }
     match footing(world, hand_overs, shard).0 {
         Footing::Kept(owner) => {
+            let is_asked = wished.pins.contains_key(&shard) || world.is_cordoned(owner);
             let is_pinned = hand_overs.is_cooling(shard, now)
-                || world.is_restless(now, shard)
+                || (world.is_restless(now, shard) && !is_asked)
                 || !world.has_session(owner);
             (Some(owner), is_pinned)
         }
@@ -159,9 +177,21 @@ fn stand<'a>(
 }
 
 /// Why a shard is moved from one member to another.
-type Reason<'a> = &'a dyn Fn(&Incarnation, &Incarnation) -> Why;
+type Reason<'a> = &'a dyn Fn(ShardId, &Incarnation, &Incarnation) -> Why;
 
 impl Plan {
+    /// Leaves out what people ask for beyond `most` moves: pins come first, then what holds controllers.
+    fn begin_no_more_than(&mut self, most: usize) {
+        let rank = |it: &Begin| (it.why != Why::Pin, it.warm.is_none(), it.claim.shard);
+        let asked = self.begins.iter().filter(|it| it.why.is_asked());
+        let mut ranks: Vec<_> = asked.map(rank).collect();
+        ranks.sort_unstable();
+        if let Some(last) = ranks.get(most) {
+            self.begins
+                .retain(|it| !it.why.is_asked() || rank(it) < *last);
+        }
+    }
+
     fn take(
         &mut self,
         world: &World<'_>,
@@ -172,6 +202,7 @@ impl Plan {
     ) {
         if let Some(hand_over) = hand_overs.get(shard) {
             if hand_over.to.is_none() || hand_over.to.as_ref() == exclude {
+                let to = to.filter(|it| world.may_get(it));
                 self.retargets.insert(shard, to.cloned());
             }
             return;
@@ -196,7 +227,7 @@ impl Plan {
             (Footing::Kept(from), Some(to)) => {
                 if from != to && world.has_session(from) && world.has_session(to) {
                     let warm = world.warm(shard, WARM_TIMEOUT);
-                    self.begins.push(begin(from, why(from, to), warm));
+                    self.begins.push(begin(from, why(shard, from, to), warm));
                 }
             }
             (Footing::Free | Footing::Stuck | Footing::Kept(_), None) => {}

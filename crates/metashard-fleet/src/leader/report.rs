@@ -109,6 +109,10 @@ pub enum Why {
     Balance,
     /// A controller of it is split otherwise.
     Split,
+    /// Its owner is cordoned.
+    Drain,
+    /// It is pinned to another replica.
+    Pin,
 }
 
 /// How long the phases of hand-overs took; of several, the longest of each.
@@ -148,6 +152,8 @@ impl Why {
             Self::RollOut => "roll_out",
             Self::Balance => "balance",
             Self::Split => "split",
+            Self::Drain => "drain",
+            Self::Pin => "pin",
         }
     }
 
@@ -155,7 +161,17 @@ impl Why {
     pub const fn is_voluntary(self) -> bool {
         match self {
             Self::First | Self::Orphaned | Self::Leaving => false,
-            Self::Join | Self::RollOut | Self::Balance | Self::Split => true,
+            Self::Join
+            | Self::RollOut
+            | Self::Balance
+            | Self::Split
+            | Self::Drain
+            | Self::Pin => true,
         }
+    }
+
+    /// Whether people have asked for just this.
+    pub const fn is_asked(self) -> bool {
+        matches!(self, Self::Drain | Self::Pin)
     }
 }

@@ -9,3 +9,4 @@ mod recorded;
 mod roll_out;
 mod splits;
 mod term;
+mod wishes;

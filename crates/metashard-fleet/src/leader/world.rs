@@ -14,6 +14,7 @@ use crate::{
     membership::Membership,
     rules::Rules,
     time::MonoTime,
+    wishes::Wishes,
 };
 
 /// What workers have told this leader on their sessions. Proves nothing of their life.
@@ -54,6 +55,8 @@ pub(crate) struct World<'a> {
     pub(crate) held_back: &'a BTreeMap<Incarnation, MonoTime>,
     /// The change of splits under way.
     pub(crate) recutting: Option<&'a Recutting>,
+    /// What people ask.
+    pub(crate) wishes: &'a Wishes,
     /// All rules, except in a test of one.
     pub(crate) rules: Rules,
 }

@@ -14,7 +14,7 @@ const CAP: u128 = 105;
 const SUCCESSOR_CAP: u128 = 250;
 
 /// A member has at most this part of the mean of cached bytes, in hundredths, unless there is no other.
-const BYTES_CAP: u128 = 200;
+pub(super) const BYTES_CAP: u128 = 200;
 
 /// Improvement goes on while a member is hotter than this part of the mean, in hundredths.
 const TARGET: u128 = 105;
@@ -120,16 +120,27 @@ impl Plan {
 impl<'a> Layer<'a> {
     /// The shards that hold a controller.
     pub(super) fn loaded(problem: &'a Problem) -> Self {
-        Self::new(problem, |shard| (shard.weight > 0).then_some(shard.weight))
+        Self::new(problem, |_, shard| {
+            (shard.weight > 0).then_some(shard.weight)
+        })
     }
 
-    /// The shards that hold none: each counts 1.
-    pub(super) fn idle(problem: &'a Problem) -> Self {
-        Self::new(problem, |shard| (shard.weight == 0).then_some(1))
+    /// The shards that hold a controller, and those that hold none, of which each counts 1; both without some.
+    pub(super) fn both_without(problem: &'a Problem, left_out: &BTreeSet<usize>) -> [Self; 2] {
+        let is_in = |number| left_out.is_empty() || !left_out.contains(&number);
+        let loaded =
+            |number, shard: &Shard| (shard.weight > 0 && is_in(number)).then_some(shard.weight);
+        let idle = |number, shard: &Shard| (shard.weight == 0 && is_in(number)).then_some(1);
+        [Self::new(problem, loaded), Self::new(problem, idle)]
     }
 
-    fn new(problem: &'a Problem, weigh: impl Fn(&Shard) -> Option<u64>) -> Self {
-        let weights: Vec<Option<u64>> = problem.shards.iter().map(weigh).collect();
+    fn new(problem: &'a Problem, weigh: impl Fn(usize, &Shard) -> Option<u64>) -> Self {
+        let weights: Vec<Option<u64>> = problem
+            .shards
+            .iter()
+            .enumerate()
+            .map(|(number, shard)| weigh(number, shard))
+            .collect();
         let members: Vec<Place> = problem
             .members
             .iter()

@@ -25,7 +25,7 @@ fn shard(weight: u64) -> Shard {
     }
 }
 
-fn problem(n_members: u16, weights: impl IntoIterator<Item = u64>) -> Problem {
+pub(super) fn problem(n_members: u16, weights: impl IntoIterator<Item = u64>) -> Problem {
     let shards: Vec<Shard> = weights.into_iter().map(shard).collect();
     Problem {
         members: members(n_members),
@@ -35,7 +35,7 @@ fn problem(n_members: u16, weights: impl IntoIterator<Item = u64>) -> Problem {
     }
 }
 
-fn place_new(problem: &Problem) -> Assignment {
+pub(super) fn place_new(problem: &Problem) -> Assignment {
     place(problem, &Assignment::empty(problem.shards.len()))
 }
 
@@ -48,7 +48,7 @@ fn sums(problem: &Problem, assignment: &Assignment, measure: impl Fn(&Shard) -> 
     sums
 }
 
-fn loads(problem: &Problem, assignment: &Assignment) -> Vec<u64> {
+pub(super) fn loads(problem: &Problem, assignment: &Assignment) -> Vec<u64> {
     sums(problem, assignment, |shard| shard.weight)
 }
 
@@ -237,7 +237,7 @@ fn weights() -> impl Strategy<Value = u64> {
 
 prop_compose! {
     /// Any problem and any assignment so far.
-    fn situations()(n_members in 1_u16..9)(
+    pub(super) fn situations()(n_members in 1_u16..9)(
         n_members in Just(n_members),
         kinds in prop::collection::vec(
             (prop_oneof![Just(0_u32), 50..300_u32], prop::bool::weighted(0.2)), usize::from(n_members),
@@ -261,7 +261,7 @@ prop_compose! {
 }
 
 /// Moves of shards that could have stayed.
-fn voluntary(problem: &Problem, before: &Assignment, after: &Assignment) -> Vec<Move> {
+pub(super) fn voluntary(problem: &Problem, before: &Assignment, after: &Assignment) -> Vec<Move> {
     let mut moves = after.moves_from(before);
     moves.retain(|it| {
         it.from

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A plan is made at each change, and at least this often.
-const PLAN_EVERY: Duration = Duration::from_secs(10);
+pub(super) const PLAN_EVERY: Duration = Duration::from_secs(10);
 
 /// Time for others to join too, before a plan gives a new member its share: replicas are often started together.
 pub(super) const SETTLE: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ impl Coordinator {
         }
         let mut hand_overs = std::mem::take(&mut self.hand_overs);
         let world = self.world(tools);
-        let has_changed = hand_overs.settle(|it| world.is_eligible(it), |it| world.has_session(it));
+        let has_changed = hand_overs.settle(|it| world.may_get(it), |it| world.has_session(it));
         self.hand_overs = hand_overs;
         if has_changed {
             self.plan_at = now.mono;
@@ -66,10 +66,14 @@ impl Coordinator {
         let terms = Terms {
             budget: if is_recutting && !is_join { 0 } else { budget },
             is_join,
+            asked: self.asked_budget(now, tools),
+            level: self.level(tools),
             ..Terms::default()
         };
         let plan = plan::plan(now, &self.world(tools), &self.hand_overs, &terms);
         self.hottest_percent = plan.hottest_percent;
+        let has_budget = budget > 0 && !is_join;
+        self.judge_wishes(now, &plan, has_budget, tools);
         self.follow(now, plan, is_join);
         self.judge_demand(now, tools);
         if self.map.spec.members.is_empty() {
@@ -145,7 +149,7 @@ impl Coordinator {
                 !world.rules.keep(Rule::ProofBeforeOwner)
             }
         };
-        (is_free && world.is_eligible(target)).then(|| {
+        (is_free && world.may_get(target)).then(|| {
             let replica = replica_of(world.membership, target);
             spec::member(&replica, target)
         })
@@ -168,8 +172,11 @@ impl Coordinator {
         self.held_back
             .retain(|it, until| now.mono < *until && is_joined(it));
         let world = self.world(tools);
-        let is_held_back = |it| self.held_back.contains_key(it);
-        if world.eligible().all(is_held_back) {
+        let is_nobody_else = world
+            .eligible()
+            .filter(|it| world.may_get(it))
+            .all(|it| self.held_back.contains_key(it));
+        if is_nobody_else {
             self.held_back.clear();
         }
     }
@@ -203,9 +210,7 @@ impl Coordinator {
             let n_served = n_newcomers - self.newcomers.len();
             if n_served > 0 {
                 let world = self.world(tools);
-                let n_members = world.eligible().count().max(1);
-                let share = world.shards().count().div_ceil(n_members) + 2;
-                return (share * n_served, true);
+                return (world.share() * n_served, true);
             }
         }
         if self.share_at.is_some_and(|at| at <= now.mono + SETTLE) {
@@ -231,7 +236,9 @@ impl Coordinator {
             self.hand_overs.retarget(shard, target);
         }
         for begin in plan.begins {
-            if begin.why.is_voluntary() && !is_join {
+            if begin.why.is_asked() {
+                self.wished.moved(now);
+            } else if begin.why.is_voluntary() && !is_join {
                 self.moved.push_back(now.mono);
             }
             self.hand_overs.begin(now, begin);

@@ -34,6 +34,7 @@ impl Leader {
                 asked: self.asked.as_deref(),
                 merge_after: self.merge_after,
                 turnover: &self.turnover,
+                wishes: &self.wishes,
             }),
             Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => false,
         };

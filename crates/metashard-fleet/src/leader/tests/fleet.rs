@@ -2,6 +2,7 @@
 
 mod loads;
 mod watched;
+pub(super) mod wishes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +27,7 @@ use crate::{
     rules::Rules,
     testing::{Server, controllers, incarnation, member, record},
     time::{MonoTime, Now},
+    wishes::{Told, Wishes},
 };
 
 pub(super) const LEADER_LEASE: &str = "metashard-leader";
@@ -56,6 +58,10 @@ pub(super) struct Fleet {
     pub(super) reports: Vec<Report>,
     /// What a test breaks itself, and every replica has to see.
     pub(super) broken_by_hand: BTreeSet<Invariant>,
+    /// What people ask, as every candidate sees it.
+    pub(super) wishes: Wishes,
+    /// What they are told, oldest first.
+    pub(super) answers: Vec<Told>,
     /// What each shard costs, as the worker tells that holds it; 0 if it is not named.
     pub(super) costs: BTreeMap<ShardId, u64>,
     /// A controller that loads name: into how many slices it is split, and what it costs as a whole.
@@ -106,6 +112,8 @@ impl Fleet {
             broken_by_hand: BTreeSet::new(),
             costs: BTreeMap::new(),
             hot: None,
+            wishes: Wishes::default(),
+            answers: Vec::new(),
             loads_at: now.mono,
             n_drawn: 0,
         };
@@ -398,6 +406,7 @@ impl Fleet {
             Action::WriteMap(write) => self.write_map(n, write),
             Action::Send(to, message) => self.deliver(n, to, message),
             Action::CloseSessions => {}
+            Action::TellWishes(told) => self.take_told(n, told),
             Action::Report(report) => self.reports.push(report),
             Action::Finish => self.replicas[n].has_finished = true,
         }

@@ -257,6 +257,7 @@ impl Fleet {
                 Arc::make_mut(&mut state.history).has_evicted = true;
             }
             leader::Action::DeleteWorkerLease(..)
+            | leader::Action::TellWishes(_)
             | leader::Action::Report(_)
             | leader::Action::Finish => {}
         }
