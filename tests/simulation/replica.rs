@@ -292,6 +292,7 @@ impl Parts {
             leases: self.leases.clone(),
             leader_leases: self.leases.clone(),
             maps: self.maps.clone(),
+            placements: None,
             grpc: GrpcServer::new(listener, &shared.authority, &subject, clock)?,
             renewals,
             recorder: Recorder::silent(&self.clients),

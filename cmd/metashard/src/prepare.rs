@@ -12,6 +12,7 @@ use metashard_kube::{
     access::{Rights, lacking},
     client::Clients,
     crd::{Installed, Missing, install, missing},
+    placement::Placements,
     shard_map::ShardMaps,
     system::ensure_namespace,
 };
@@ -73,6 +74,37 @@ pub(crate) async fn cluster(clients: &Clients, system: &str, leader: &str) -> an
         empty_map(clients, system).await;
     }
     Ok(())
+}
+
+/// Where people can ask something of placement, if this process can see it. An installation without does as well.
+pub(crate) async fn placements(clients: &Clients, system: &str) -> Option<Placements> {
+    match install(clients, &crd::placements()).await {
+        Ok(Installed::Already | Installed::Created) => {}
+        Ok(Installed::NotAllowed) => {
+            info!(
+                "the CRD of Placements is not installed: no replica can be cordoned, no shard pinned; install it with `kubectl apply --server-side -f deploy/crds/placements.yaml` and restart"
+            );
+            return None;
+        }
+        Err(error) => {
+            warn!(
+                error = chain(&error),
+                "no Placement is looked at: its CRD was not installed"
+            );
+            return None;
+        }
+    }
+    let needed = Rights {
+        verbs: vec!["list", "watch"],
+        group: "metashard.io",
+        resource: "placements",
+        namespace: Some(system.to_owned()),
+    };
+    if let Some(lacking) = named(&lacking(clients, vec![needed]).await) {
+        warn!("no Placement is looked at: the user of this process lacks rights: {lacking}");
+        return None;
+    }
+    Some(Placements::new(clients, system))
 }
 
 /// Makes a namespace unless it is there; true if it was made.

@@ -13,6 +13,7 @@ use metashard_kube::{
     gate::WriteGate,
     informer::Informers,
     lease::Leases,
+    placement::Placements,
     shard_map::ShardMaps,
 };
 use metashard_leader::{
@@ -95,6 +96,8 @@ struct Replica {
     /// Of the namespace of the leader's Lease.
     leader_leases: Leases,
     maps: ShardMaps,
+    /// `None`: nothing can be asked of placement here.
+    placements: Option<Placements>,
     authority: Arc<Authority>,
     about: About,
     /// Keeps out of a live Metacontroller's way; who writes nothing is in nobody's.
@@ -120,6 +123,10 @@ impl Replica {
         let clients = connect(&config, &clock, &registry).await?;
         let namespace = config.fleet.system_namespace.as_str();
         prepare::cluster(&clients, namespace, &config.fleet.leader_namespace).await?;
+        let placements = match config.fleet.role {
+            Role::All | Role::Leader => prepare::placements(&clients, namespace).await,
+            Role::Worker => None,
+        };
         let leader_leases = Leases::new(&clients, &config.fleet.leader_namespace, None);
         let (guard, is_held) = if config.worker.observe {
             info!("observing: hooks are called, and nothing is written");
@@ -144,6 +151,7 @@ impl Replica {
         Ok(Self {
             leases: Leases::new(&clients, namespace, None),
             maps: ShardMaps::new(&clients, namespace),
+            placements,
             authority: ca::obtain(&clients, namespace, &clock).await?,
             config,
             clock,
@@ -325,6 +333,7 @@ impl Replica {
             leases: self.leases.clone(),
             leader_leases: self.leader_leases.clone(),
             maps: self.maps.clone(),
+            placements: self.placements.clone(),
             grpc: GrpcServer::new(grpc, &self.authority, &subject, self.clock.clone())?,
             renewals,
             recorder: self.recorder.clone(),

@@ -1,9 +1,12 @@
 //! What people ask of placement, as one state of the Placement object says it, and what they are told of it.
 
+use std::borrow::Cow;
+
 use metashard_api::id::{ControllerUid, ReplicaId};
+use serde::{Deserialize, Serialize};
 
 /// One state of the Placement. Nothing is asked by default: there is none.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Wishes {
     /// `metadata.generation`; 0: there is no Placement.
     pub generation: i64,
@@ -18,7 +21,7 @@ pub struct Wishes {
 }
 
 /// Where one shard, or that of one controller, should be.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pin {
     /// What should be there.
     pub what: Pinned,
@@ -27,7 +30,7 @@ pub struct Pin {
 }
 
 /// What a pin is about.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pinned {
     /// The shard of this number.
     Shard(u16),
@@ -38,7 +41,7 @@ pub enum Pinned {
 }
 
 /// What people are told: the status of the Placement.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Told {
     /// The generation that it is about.
     pub generation: i64,
@@ -49,14 +52,14 @@ pub struct Told {
 }
 
 /// One condition, without its time.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Finding {
     /// One of `metashard_api::names::condition`.
-    pub condition: &'static str,
+    pub condition: Cow<'static, str>,
     /// Whether it holds.
     pub holds: bool,
     /// One of `metashard_api::names::reason`.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// For people: names the field.
     pub message: String,
 }

@@ -18,6 +18,7 @@ mod latest;
 pub mod lease;
 pub mod metrics;
 pub mod migration;
+pub mod placement;
 pub mod shard_map;
 pub mod status;
 mod store;

@@ -68,7 +68,13 @@ pub fn write(
         migration: served.migration.cloned(),
     };
     for known in known {
-        set(&mut new.conditions, known, controller.generation(), wall);
+        let status = match known.is_true {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let words = (known.type_, status, known.reason, known.message.as_str());
+        set(&mut new.conditions, words, controller.generation(), wall);
     }
     if new == old {
         return None;
@@ -96,24 +102,25 @@ pub fn write(
     })
 }
 
-fn set(conditions: &mut Vec<Condition>, known: &Known, generation: i64, wall: SystemTime) {
-    let status = match known.is_true {
-        Some(true) => "True",
-        Some(false) => "False",
-        None => "Unknown",
-    };
+/// Puts a condition in, by its type, status, reason and message. One whose status stays keeps its time.
+pub(crate) fn set(
+    conditions: &mut Vec<Condition>,
+    (type_, status, reason, message): (&str, &str, &str, &str),
+    generation: i64,
+    wall: SystemTime,
+) {
     let old = conditions
         .iter_mut()
-        .find(|condition| condition.type_ == known.type_);
+        .find(|condition| condition.type_ == type_);
     let since = match &old {
         Some(old) if old.status == status => old.last_transition_time.clone(),
         _ => now(wall),
     };
     let new = Condition {
-        type_: known.type_.to_owned(),
+        type_: type_.to_owned(),
         status: status.to_owned(),
-        reason: known.reason.to_owned(),
-        message: known.message.clone(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
         observed_generation: Some(generation),
         last_transition_time: since,
     };

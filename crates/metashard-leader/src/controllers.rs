@@ -89,6 +89,17 @@ impl Controllers {
         self.seen.changed.notified().await;
     }
 
+    /// The controllers that have this name, or this uid.
+    pub(crate) fn called(&self, word: &str) -> Vec<ControllerUid> {
+        let all = self.views.iter().flat_map(View::list);
+        let mut called: Vec<_> = all
+            .filter(|it| it.name() == word || it.uid() == word)
+            .map(|it| ControllerUid::new(it.uid()))
+            .collect();
+        called.sort_unstable();
+        called
+    }
+
     /// All of them, with what they ask for.
     pub(crate) fn all(&self) -> BTreeMap<ControllerUid, Option<u16>> {
         self.seen.all.lock().clone()

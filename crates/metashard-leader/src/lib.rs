@@ -10,6 +10,7 @@ mod report;
 mod requests;
 mod service;
 mod tls;
+mod wishes;
 pub mod witness;
 
 pub use service::{Config, Coordinator, Handle, Parts};

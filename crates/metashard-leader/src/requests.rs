@@ -128,6 +128,13 @@ impl Requests {
         });
     }
 
+    /// Ends with whether it is `told`, as input.
+    pub(crate) fn tell_wishes(&mut self, told: impl Future<Output = bool> + Send + 'static) {
+        self.running.spawn("placement-status", async move {
+            Some(Input::WishesTold(told.await))
+        });
+    }
+
     /// Ends with `listed`, as input.
     pub(crate) fn list_worker_leases(
         &mut self,

@@ -24,6 +24,7 @@ use metashard_kube::{
     events::{Event, Recorder},
     informer::{Informers, View},
     lease::{LeaseWatch, Leases},
+    placement::Placements,
     shard_map::{MapWatch, ShardMaps},
 };
 use metashard_runtime::{clock::Clock, fault, metrics::Violations, pulse::Pulse, shutdown::Token};
@@ -39,6 +40,7 @@ use crate::{
     metrics::Metrics,
     report,
     requests::Requests,
+    wishes::Wished,
 };
 
 /// How often the leader's Lease is looked at although it is watched.
@@ -84,6 +86,8 @@ pub struct Parts {
     pub leader_leases: Leases,
     /// The ShardMap.
     pub maps: ShardMaps,
+    /// What people ask; `None` where the API server has no Placements, or this process may not see them.
+    pub placements: Option<Placements>,
     /// Listens already.
     pub grpc: GrpcServer,
     /// Since when all renewals of this replica's own Lease succeeded, if they do: who cannot renew may not judge others.
@@ -122,6 +126,7 @@ pub struct Coordinator {
     leader_lease: String,
     map_changes: MapWatch,
     controllers: Controllers,
+    wished: Wished,
     grpc: Option<GrpcServer>,
     renewals: watch::Receiver<Option<MonoTime>>,
     /// Inputs that this driver answers by itself.
@@ -152,6 +157,7 @@ impl Coordinator {
             leases,
             leader_leases,
             maps,
+            placements,
             grpc,
             renewals,
             recorder,
@@ -179,6 +185,7 @@ impl Coordinator {
             leader_lease: config.leader_lease.clone(),
             map_changes: maps.watch(&informers),
             controllers: Controllers::open(&informers, &config.target_selector),
+            wished: Wished::open(placements, &informers),
             requests: Requests::new(
                 leases,
                 leader_leases,
@@ -241,7 +248,11 @@ impl Coordinator {
                 Ok(()) = self.renewals.changed() => {
                     inputs.push(Input::OwnRenewal(*self.renewals.borrow_and_update()));
                 }
-                () = self.controllers.changed() => inputs.extend(self.controllers_seen()),
+                () = self.controllers.changed() => {
+                    inputs.extend(self.controllers_seen());
+                    inputs.extend(self.wished.input_for_others(&self.controllers));
+                }
+                () = self.wished.changed() => inputs.push(self.wished.input(&self.controllers)),
                 () = lease_view.synced(), if !self.leases_synced => {
                     self.leases_synced = true;
                     inputs.extend(self.leases_told());
@@ -319,6 +330,7 @@ impl Coordinator {
             Action::ReadMap => self.requests.read_map(),
             Action::WriteMap(write) => self.requests.write_map(write),
             Action::Send(incarnation, order) => sessions.send(&incarnation, order),
+            Action::TellWishes(told) => self.wished.tell(&mut self.requests, told),
             Action::CloseSessions => sessions.set_leads(false),
             Action::Report(report) => {
                 report::log(&report);

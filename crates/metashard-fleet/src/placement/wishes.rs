@@ -9,6 +9,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use metashard_api::id::ShardId;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Assignment, Member, Ordinal, Problem, hottest_percent, layer::BYTES_CAP, place, place_without,
@@ -35,7 +36,7 @@ pub struct Placed {
 }
 
 /// Why a pin is not honoured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Denied {
     /// The member is cordoned.
     Cordoned,

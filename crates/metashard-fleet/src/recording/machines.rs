@@ -63,8 +63,10 @@ impl Machine for Leader {
                 | I::MapRead(_)
                 | I::MapWritten(_)
                 | I::FromWorker(..)
+                | I::WishesTold(_)
                 | I::SessionClosed(_)
                 | I::ShutdownAsked => 0,
+                I::WishesSeen(wishes) => (wishes.pins.len() + wishes.cordoned.len()) * SMALL,
             }
     }
 

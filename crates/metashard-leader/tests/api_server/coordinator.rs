@@ -88,6 +88,7 @@ impl Fixture {
             leases: leases.clone(),
             leader_leases: leases.clone(),
             maps: maps.clone(),
+            placements: None,
             grpc,
             renewals,
             recorder: Recorder::silent(&clients),

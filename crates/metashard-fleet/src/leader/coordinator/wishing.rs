@@ -5,6 +5,7 @@ mod telling;
 use std::collections::{BTreeMap, VecDeque};
 
 use metashard_api::id::{Incarnation, ShardId};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Coordinator, Tools,

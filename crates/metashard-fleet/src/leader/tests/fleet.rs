@@ -1,6 +1,7 @@
 //! A fleet on one machine: leader machines, workers that do what they are told, and a server that answers at once.
 
 mod loads;
+mod looking;
 mod watched;
 pub(super) mod wishes;
 
@@ -22,7 +23,7 @@ use crate::{
     map::{self, Map},
     message::{Claim, FromLeader, FromWorker, LastWritten, Order},
     monitor::LeaderMonitor,
-    record::{About, Holder, Record, Seen, Written},
+    record::{About, Record, Seen, Written},
     recording::History,
     rules::Rules,
     testing::{Server, controllers, incarnation, member, record},
@@ -263,41 +264,6 @@ impl Fleet {
 
     pub(super) fn snapshot(&mut self) -> Snapshot {
         self.replicas[0].leader.snapshot(self.now)
-    }
-
-    pub(super) fn owner(&self, shard: u16) -> Option<(Incarnation, Epoch)> {
-        let (member, epoch) = self.server.spec().owner(ShardId(shard))?;
-        Some((Incarnation::new(member.incarnation.as_str()), epoch))
-    }
-
-    pub(super) fn owned_by(&self, name: &str) -> Vec<Claim> {
-        let name = incarnation(name);
-        (0..N_SHARDS)
-            .filter_map(|shard| {
-                let (owner, epoch) = self.owner(shard)?;
-                let shard = ShardId(shard);
-                (owner == name).then_some(Claim { shard, epoch })
-            })
-            .collect()
-    }
-
-    pub(super) fn holder(&self, name: &str) -> Holder {
-        match self.server.lease(name) {
-            Seen::Present(record) => record.holder,
-            Seen::Absent => panic!("{name} is absent"),
-        }
-    }
-
-    pub(super) fn worker_holder(&self, name: &str) -> Holder {
-        self.holder(&lease_of(&incarnation(name)))
-    }
-
-    pub(super) fn orders(&self, to: &str) -> Vec<&Order> {
-        let to = incarnation(to);
-        let told = self.told.iter();
-        told.filter(|(it, _)| *it == to)
-            .map(|(_, message)| &message.order)
-            .collect()
     }
 
     /// Shows the Lease of a worker to every candidate.

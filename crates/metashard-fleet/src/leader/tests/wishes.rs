@@ -186,7 +186,10 @@ fn pin_to_a_replica_that_is_away_waits_for_it_and_the_shard_is_served_meanwhile(
 
     assert!(fleet.owned_by("a").iter().any(|it| it.shard == shard));
     let pinned = fleet.finding(condition::PINNED);
-    assert_eq!((pinned.holds, pinned.reason), (false, reason::WAITING));
+    assert!(
+        !pinned.holds && pinned.reason == reason::WAITING,
+        "{pinned:?}"
+    );
     assert!(pinned.message.starts_with("spec.pins[0]: "), "{pinned:?}");
     let resolved = fleet.finding(condition::RESOLVED);
     assert_eq!(resolved.message, "spec.pins[0].replica: no replica c lives");

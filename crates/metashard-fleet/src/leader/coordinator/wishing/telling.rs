@@ -237,9 +237,9 @@ fn finding(
     }
     let holds = wrong.is_empty();
     Finding {
-        condition,
+        condition: condition.into(),
         holds,
-        reason: if holds { good } else { bad },
+        reason: if holds { good } else { bad }.into(),
         message: if holds { message.to_owned() } else { named },
     }
 }
