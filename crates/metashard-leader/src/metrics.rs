@@ -176,7 +176,7 @@ impl Placement {
             moves: counter_vec(
                 registry,
                 "metashard_leader_moves_total",
-                "Shards that changed hands, by reason: first, orphaned, leaving, join, roll_out, balance.",
+                "Shards that changed hands, by reason: first, orphaned, leaving, join, roll_out, balance, drain, pin.",
                 &["reason"],
             )?,
         })
