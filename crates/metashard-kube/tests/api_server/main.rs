@@ -9,6 +9,7 @@ mod informer;
 mod kit;
 mod lease;
 mod pages;
+mod placement;
 mod proxy;
 mod pulse;
 mod scripted;
