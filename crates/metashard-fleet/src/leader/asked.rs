@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use metashard_api::id::{Incarnation, ReplicaId, ShardId, Slice};
+use metashard_api::id::{Incarnation, ReplicaId, ShardId};
 
 use crate::{
     handover::HandOvers,
@@ -10,7 +10,7 @@ use crate::{
     membership::Worker,
     placement::{self, Ordinal},
     rules::Rule,
-    shard::shard_of,
+    shard::{Splits, shards_of},
     wishes::Pinned,
 };
 
@@ -46,8 +46,9 @@ impl<'a> World<'a> {
                 BTreeSet::from([ShardId(*shard)])
             }
             Some(Pinned::Controller(_, uids)) if n_shards > 0 => {
-                let home = |uid| shard_of(uid, Slice::default(), self.map.spec.shard_count);
-                uids.iter().map(home).collect()
+                let splits = Splits::of(&self.map.spec);
+                let homes = |uid| shards_of(uid, splits.slices(uid), self.map.shard_count());
+                uids.iter().flat_map(homes).collect()
             }
             Some(Pinned::Shard(_) | Pinned::Controller(..) | Pinned::Unclear) | None => {
                 BTreeSet::new()

@@ -161,12 +161,9 @@ impl Why {
     pub const fn is_voluntary(self) -> bool {
         match self {
             Self::First | Self::Orphaned | Self::Leaving => false,
-            Self::Join
-            | Self::RollOut
-            | Self::Balance
-            | Self::Split
-            | Self::Drain
-            | Self::Pin => true,
+            Self::Join | Self::RollOut | Self::Balance | Self::Split | Self::Drain | Self::Pin => {
+                true
+            }
         }
     }
 

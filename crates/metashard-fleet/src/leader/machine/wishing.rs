@@ -16,6 +16,8 @@ impl Leader {
                 membership: &mut self.membership,
                 table: &mut self.table,
                 controllers: &self.controllers,
+                asked: self.asked.as_deref(),
+                merge_after: self.merge_after,
                 turnover: &self.turnover,
                 wishes: &self.wishes,
             };

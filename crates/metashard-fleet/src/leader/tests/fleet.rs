@@ -12,7 +12,7 @@ use std::{
 };
 
 use metashard_api::{
-    id::{ControllerUid, Epoch, Incarnation, ReplicaId, ShardId},
+    id::{ControllerUid, Incarnation, ReplicaId, ShardId},
     shard_map::ShardMapSpec,
 };
 
