@@ -41,7 +41,7 @@ impl Memory {
 
     /// What is told to callers on this host, and to who knows an incarnation of the replica: it was read from the cluster.
     pub(crate) fn answers(self: &Arc<Self>) -> Answers {
-        let [known, syncs, leader, worker] = [(); 4].map(|()| Arc::clone(self));
+        let [known, syncs, leader, worker, shards] = [(); 5].map(|()| Arc::clone(self));
         Answers::new(move |word| known.is_incarnation(word))
             .at("/api/v1/syncs", move |query| {
                 Some(syncs.journal.answer(&Asked::read(query)).to_string())
@@ -53,6 +53,10 @@ impl Memory {
             .at("/api/v1/fleet/worker", move |_| {
                 let recording = worker.worker.get()?.history.lock().recording();
                 worker.taken(Of::Worker(Box::new(recording)))
+            })
+            .at("/api/v1/fleet/shards", move |_| {
+                let shards = shards.leader.get()?.shards.ask()?;
+                serde_json::to_string(&shards).ok()
             })
     }
 

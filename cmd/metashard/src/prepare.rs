@@ -94,15 +94,20 @@ pub(crate) async fn placements(clients: &Clients, system: &str) -> Option<Placem
             return None;
         }
     }
-    let needed = Rights {
-        verbs: vec!["list", "watch"],
+    let rights = |verbs: &[&'static str], resource| Rights {
+        verbs: verbs.to_vec(),
         group: "metashard.io",
-        resource: "placements",
+        resource,
         namespace: Some(system.to_owned()),
     };
-    if let Some(lacking) = named(&lacking(clients, vec![needed]).await) {
+    let looking = vec![rights(&["list", "watch"], "placements")];
+    if let Some(lacking) = named(&lacking(clients, looking).await) {
         warn!("no Placement is looked at: the user of this process lacks rights: {lacking}");
         return None;
+    }
+    let answering = vec![rights(&["update"], "placements/status")];
+    if let Some(lacking) = named(&lacking(clients, answering).await) {
+        warn!("a Placement gets no status: the user of this process lacks rights: {lacking}");
     }
     Some(Placements::new(clients, system))
 }

@@ -151,9 +151,13 @@ impl HandOvers {
 
     /// Whether `shard` was moved for balance within the cool-down.
     pub fn is_cooling(&self, shard: ShardId, now: Now) -> bool {
-        self.cooling
-            .get(&shard)
-            .is_some_and(|until| now.mono < *until)
+        self.cools_for(shard, now).is_some()
+    }
+
+    /// How much of its cool-down `shard` still has.
+    pub fn cools_for(&self, shard: ShardId, now: Now) -> Option<Duration> {
+        let until = self.cooling.get(&shard)?;
+        (now.mono < *until).then(|| until.since(now.mono))
     }
 
     /// Whether nothing is on its way, and nothing in its cool-down.

@@ -21,6 +21,7 @@ pub mod record;
 pub mod recording;
 pub mod rules;
 pub mod shard;
+pub mod shards;
 #[cfg(test)]
 mod testing;
 pub mod time;

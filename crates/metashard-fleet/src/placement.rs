@@ -8,7 +8,7 @@ mod layer;
 mod tests;
 pub mod wishes;
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use metashard_api::id::{ReplicaId, ShardId};
 use serde::{Deserialize, Serialize};
@@ -164,6 +164,18 @@ fn place_without(
         .map(|owner| owner.and_then(ordinal))
         .collect();
     Assignment { owners }
+}
+
+/// All members, in the order in which `shard` prefers them.
+pub fn preferred(members: &[Member], shard: ShardId) -> Vec<Ordinal> {
+    let score = |member: &Member| layer::score(usize::from(shard.0), layer::identity(member));
+    let mut order: Vec<(Reverse<u64>, Ordinal)> = members
+        .iter()
+        .map(|member| Reverse(score(member)))
+        .zip((0..=u16::MAX).map(Ordinal))
+        .collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, member)| member).collect()
 }
 
 /// How hot the hottest member is, in hundredths of the mean of all, counting shards that hold a controller; 100 if none does.

@@ -13,7 +13,7 @@ use metashard_reconcile::object::Object;
 use metashard_runtime::log::chain;
 use serde::Deserialize;
 use serde_json::json;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     client::{Call, Clients, encode_query},
@@ -93,6 +93,11 @@ impl Placements {
         match self.put(body).await {
             Ok(()) => true,
             Err(error) if error.is_conflict() || error.is_not_found() => false,
+            // That was said at the start, and this comes again and again.
+            Err(error) if error.is_forbidden() => {
+                debug!(error = chain(&error), "status of the Placement not written");
+                false
+            }
             Err(error) => {
                 warn!(error = chain(&error), "status of the Placement not written");
                 false

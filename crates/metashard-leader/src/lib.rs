@@ -9,6 +9,7 @@ mod metrics;
 mod report;
 mod requests;
 mod service;
+pub mod shards;
 mod tls;
 mod wishes;
 pub mod witness;

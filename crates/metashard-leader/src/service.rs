@@ -40,6 +40,7 @@ use crate::{
     metrics::Metrics,
     report,
     requests::Requests,
+    shards::{self, Answering, Asking, Question},
     wishes::Wished,
 };
 
@@ -107,6 +108,8 @@ pub struct Handle {
     pub history: Arc<Mutex<History<Leader>>>,
     /// Until when this replica may act as the leader (invariant L1), at each moment.
     pub leads_until: watch::Receiver<Option<BootTime>>,
+    /// Where all shards are, while this replica leads.
+    pub shards: Asking,
 }
 
 /// A candidate, and the coordinator when it leads.
@@ -137,6 +140,7 @@ pub struct Coordinator {
     recorder: Recorder,
     snapshot: watch::Sender<Arc<Snapshot>>,
     leads_until: watch::Sender<Option<BootTime>>,
+    answering: Answering,
     finished: bool,
 }
 
@@ -168,10 +172,12 @@ impl Coordinator {
         let (snapshot, seen) = watch::channel(Arc::new(machine.snapshot(clock.now())));
         let (leads_until, lead) = watch::channel(None);
         let history = Arc::new(Mutex::new(History::new(&machine)));
+        let (asking, answering) = shards::channel();
         let handle = Handle {
             snapshot: seen,
             history: Arc::clone(&history),
             leads_until: lead,
+            shards: asking,
         };
         let coordinator = Self {
             machine,
@@ -203,6 +209,7 @@ impl Coordinator {
             recorder,
             snapshot,
             leads_until,
+            answering,
             finished: false,
         };
         Ok((coordinator, handle))
@@ -262,6 +269,7 @@ impl Coordinator {
                     is_leaving = true;
                     inputs.push(Input::ShutdownAsked);
                 }
+                Some(question) = self.answering.next() => self.answer(question),
                 () = self.clock.sleep_until_some(self.machine.poll_timeout()) => {}
             }
             while let Some(Some(event)) = said.recv().now_or_never() {
@@ -296,6 +304,11 @@ impl Coordinator {
                 return;
             }
         }
+    }
+
+    fn answer(&mut self, question: Question) {
+        let now = self.clock.now();
+        self.answering.answer(now, &mut self.machine, question);
     }
 
     fn show_lead(&self) {
@@ -335,6 +348,7 @@ impl Coordinator {
             Action::Report(report) => {
                 report::log(&report);
                 self.metrics.reported(&report);
+                self.answering.reported(self.clock.now(), &report);
                 if let Some(event) = report::event(&report) {
                     self.tell_of_map(&event);
                 }

@@ -2,6 +2,7 @@
 
 mod planning;
 mod recutting;
+mod showing;
 mod talk;
 mod wishing;
 

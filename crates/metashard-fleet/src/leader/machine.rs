@@ -345,18 +345,10 @@ impl Leader {
                 self.recover(now, out);
             }
             Lead::Coordinating(_) if is_settled && !is_ours => return Verdict::Deposed,
-            Lead::Coordinating(coordinator) => {
-                let mut tools = Tools {
-                    config: &self.config,
-                    membership: &mut self.membership,
-                    table: &mut self.table,
-                    controllers: &self.controllers,
-                    asked: self.asked.as_deref(),
-                    merge_after: self.merge_after,
-                    turnover: &self.turnover,
-                    wishes: &self.wishes,
-                };
-                coordinator.run(now, has_news, &mut tools, out);
+            Lead::Coordinating(_) => {
+                if let Some((coordinator, mut tools)) = self.coordinating() {
+                    coordinator.run(now, has_news, &mut tools, out);
+                }
             }
         }
         Verdict::GoOn
@@ -368,6 +360,24 @@ impl Leader {
         let names_us = map.spec.leader.is_some() && map.spec.leader == self.member();
         let mutant = !self.config.rules.keep(Rule::TermNamesLeader);
         names_us || (mutant && attempted == Some(map.spec.term))
+    }
+
+    /// The coordinator, and what it works with, if there is one.
+    fn coordinating(&mut self) -> Option<(&mut Coordinator, Tools<'_>)> {
+        let Lead::Coordinating(coordinator) = &mut self.lead else {
+            return None;
+        };
+        let tools = Tools {
+            config: &self.config,
+            membership: &mut self.membership,
+            table: &mut self.table,
+            controllers: &self.controllers,
+            asked: self.asked.as_deref(),
+            merge_after: self.merge_after,
+            turnover: &self.turnover,
+            wishes: &self.wishes,
+        };
+        Some((coordinator, tools))
     }
 
     fn member(&self) -> Option<Member> {
@@ -396,19 +406,10 @@ impl Leader {
         };
         let term = map.spec.term;
         out.push(Action::Report(Report::LeadGained { term }));
-        let mut coordinator = Box::new(Coordinator::begin(now, map));
-        let mut tools = Tools {
-            config: &self.config,
-            membership: &mut self.membership,
-            table: &mut self.table,
-            controllers: &self.controllers,
-            asked: self.asked.as_deref(),
-            merge_after: self.merge_after,
-            turnover: &self.turnover,
-            wishes: &self.wishes,
-        };
-        coordinator.run(now, true, &mut tools, out);
-        self.lead = Lead::Coordinating(coordinator);
+        self.lead = Lead::Coordinating(Box::new(Coordinator::begin(now, map)));
+        if let Some((coordinator, mut tools)) = self.coordinating() {
+            coordinator.run(now, true, &mut tools, out);
+        }
     }
 
     fn recover(&mut self, now: Now, out: &mut Vec<Action>) {

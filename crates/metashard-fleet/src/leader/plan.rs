@@ -166,8 +166,10 @@ fn stand<'a>(
     }
     match footing(world, hand_overs, shard).0 {
         Footing::Kept(owner) => {
-            let is_asked = wished.pins.contains_key(&shard) || world.is_cordoned(owner);
-            let is_pinned = hand_overs.is_cooling(shard, now)
+            // Somebody has asked for just this shard: it rests for nobody.
+            let is_wished = wished.pins.contains_key(&shard);
+            let is_asked = is_wished || world.is_cordoned(owner);
+            let is_pinned = (hand_overs.is_cooling(shard, now) && !is_wished)
                 || (world.is_restless(now, shard) && !is_asked)
                 || !world.has_session(owner);
             (Some(owner), is_pinned)
@@ -242,7 +244,7 @@ impl World<'_> {
     }
 
     /// What `shard` weighs; 0 if it holds no controller. `typical` is what a controller costs of which nothing is known.
-    fn weight(&self, shard: ShardId, typical: u64) -> u64 {
+    pub(crate) fn weight(&self, shard: ShardId, typical: u64) -> u64 {
         let expected = self.recutting.and_then(|it| it.shards.get(&shard));
         let n = expected.map_or_else(|| self.n_controllers(shard), |it| it.n_controllers);
         let n = u64::from(n);
@@ -261,7 +263,7 @@ impl World<'_> {
     }
 
     /// What a controller costs in the mean, as far as is known.
-    fn typical_cost(&self) -> u64 {
+    pub(crate) fn typical_cost(&self) -> u64 {
         let known = self.controllers.iter().filter_map(|(shard, n)| {
             let cost = self.peers.costs.of_shard(*shard)?;
             Some((u128::from(cost), u128::from(*n)))
@@ -286,7 +288,7 @@ impl World<'_> {
         self.rules.keep(Rule::RestlessStay) && self.turnover.is_restless(now, shard)
     }
 
-    fn retiring_members(&self, now: Now) -> BTreeSet<&Incarnation> {
+    pub(crate) fn retiring_members(&self, now: Now) -> BTreeSet<&Incarnation> {
         if self.rules.keep(Rule::NewestFirst) {
             self.retiring(now)
         } else {
@@ -295,7 +297,7 @@ impl World<'_> {
     }
 
     /// What its Lease says of `member` that placement wants to know.
-    fn placement_member(&self, member: &Incarnation, retiring: bool) -> placement::Member {
+    pub(crate) fn placement_member(&self, member: &Incarnation, retiring: bool) -> placement::Member {
         let worker = self.membership.worker(member);
         placement::Member {
             replica: worker

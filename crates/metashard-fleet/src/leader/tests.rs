@@ -7,6 +7,7 @@ mod hand_over;
 mod map_loss;
 mod recorded;
 mod roll_out;
+mod showing;
 mod splits;
 mod term;
 mod wishes;

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::{Level, Problem, Shard};
+use super::{Level, Member, Problem, Shard};
 use crate::record::weight_of;
 
 /// A shard without a member goes to one that stays under this part of the mean, in hundredths.
@@ -145,7 +145,7 @@ impl<'a> Layer<'a> {
             .members
             .iter()
             .map(|member| Place {
-                identity: xxh3_64(member.replica.as_str().as_bytes()),
+                identity: identity(member),
                 capacity: u128::from(weight_of(member.capacity)),
                 retiring: member.retiring,
             })
@@ -236,7 +236,7 @@ impl<'a> Layer<'a> {
                 && heat * 100 <= self.mean() * SUCCESSOR_CAP,
             fits,
             harm: Reverse(if fits { 0 } else { heat }),
-            score: xxh3_64_with_seed(&shard.to_le_bytes(), self.members[member].identity),
+            score: score(shard, self.members[member].identity),
             member: Reverse(member),
         }
     }
@@ -352,6 +352,16 @@ impl<'a> Layer<'a> {
             })
             .collect()
     }
+}
+
+/// What a member is hashed by.
+pub(super) fn identity(member: &Member) -> u64 {
+    xxh3_64(member.replica.as_str().as_bytes())
+}
+
+/// How much a shard prefers a member.
+pub(super) fn score(shard: usize, identity: u64) -> u64 {
+    xxh3_64_with_seed(&shard.to_le_bytes(), identity)
 }
 
 impl Ledger {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Lead, Leader};
+use super::Leader;
 use crate::{
     election,
-    leader::{Action, coordinator::Tools},
+    leader::Action,
     time::Now,
 };
 
@@ -25,19 +25,9 @@ impl Leader {
             return;
         };
         let may_go_on = self.election.may_lead(now) && now.mono < until;
-        let has_work = match &self.lead {
-            Lead::Coordinating(coordinator) => !coordinator.is_at_rest(&Tools {
-                config: &self.config,
-                membership: &mut self.membership,
-                table: &mut self.table,
-                controllers: &self.controllers,
-                asked: self.asked.as_deref(),
-                merge_after: self.merge_after,
-                turnover: &self.turnover,
-                wishes: &self.wishes,
-            }),
-            Lead::Idle | Lead::Acquiring { .. } | Lead::Recovering(_) => false,
-        };
+        let has_work = self
+            .coordinating()
+            .is_some_and(|(coordinator, tools)| !coordinator.is_at_rest(&tools));
         if !(may_go_on && has_work) {
             self.closing = None;
             self.elect(now, election::Input::ShutdownAsked, out);

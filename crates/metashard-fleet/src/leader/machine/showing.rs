@@ -9,6 +9,7 @@ use crate::{
     leader::{MemberSnapshot, Snapshot, coordinator::Coordinator, cost::Costs, spec, world::Peers},
     membership::{State, Worker},
     record::{Record, Seen},
+    shards::Shards,
     time::Now,
 };
 
@@ -43,6 +44,15 @@ impl Leader {
             hottest_percent: coordinator.map_or(100, Coordinator::hottest_percent),
             wanted_workers: coordinator.map_or(0, Coordinator::wanted_workers),
         }
+    }
+
+    /// All shards at `now`, if this replica leads.
+    pub fn shards(&mut self, now: Now) -> Option<Shards> {
+        if !self.leads(now) {
+            return None;
+        }
+        let (coordinator, tools) = self.coordinating()?;
+        Some(coordinator.shards(now, &tools))
     }
 
     /// What `shard` costs, in microseconds for each second, if this replica leads and knows it.

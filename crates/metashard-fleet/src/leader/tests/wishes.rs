@@ -176,6 +176,21 @@ fn pinned_shard_moves_to_its_replica_and_stays_there() {
 }
 
 #[test]
+fn pin_moves_a_shard_that_was_moved_a_moment_ago() {
+    let mut fleet = Fleet::running(&["a", "b", "c"]);
+    fleet.count(1);
+    let shard = fleet.owned_by("a")[0].shard;
+    fleet.wish(|it| it.pins = vec![pin(Pinned::Shard(shard.0), "b")]);
+    fleet.run(Duration::from_secs(3));
+
+    fleet.wish(|it| it.pins = vec![pin(Pinned::Shard(shard.0), "c")]);
+    fleet.run(Duration::from_secs(3));
+
+    assert!(fleet.owned_by("c").iter().any(|it| it.shard == shard));
+    assert!(fleet.finding(condition::PINNED).holds);
+}
+
+#[test]
 fn pin_to_a_replica_that_is_away_waits_for_it_and_the_shard_is_served_meanwhile() {
     let mut fleet = Fleet::running(&["a", "b"]);
     fleet.count(1);

@@ -63,7 +63,7 @@ impl Coordinator {
                 Some(Denied::NoRoom) => {
                     format!("replica {replica} has no room for the caches that it needs")
                 }
-                Some(Denied::Held) => "rests for a minute after its last move".to_owned(),
+                Some(Denied::Held) => "cannot leave its owner, which has no session".to_owned(),
                 Some(Denied::Unknown) | None => {
                     missing.push(format!(
                         "spec.pins[{index}]: shard {shard} is on its way to {replica}"
