@@ -6,6 +6,7 @@ mod clock;
 mod fleet;
 mod history;
 mod meddled;
+mod moves;
 mod sharing;
 mod splits;
 mod versions;

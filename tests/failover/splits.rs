@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     time::Duration,
 };
 
@@ -24,12 +25,12 @@ use metashard_testkit::{
     cluster, crds,
     history::{History, HookCall},
     hook::{Answer, Call},
-    replica::Options,
+    replica::{self, Options},
     shipped,
     wait::eventually,
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{process::Command, time::Instant};
 
 use crate::{fleet::SYSTEM, history::ownership, turn};
 
@@ -49,12 +50,12 @@ const RESYNC: u64 = 4;
 const COMPARED: Duration = Duration::from_secs(12);
 
 /// The controller that is split.
-const HOT: &str = "hot";
+pub(crate) const HOT: &str = "hot";
 
 const NAMESPACE: &str = "parents";
 
 /// Replicas, and controllers whose parents are synced again and again.
-struct Stage {
+pub(crate) struct Stage {
     replicas: Vec<Replica>,
     client: Client,
     hook: FakeHook,
@@ -64,7 +65,7 @@ struct Stage {
 
 impl Stage {
     /// Starts replicas of these names. Controllers by name, each with so many parents.
-    async fn start(replicas: &[&str], controllers: &[(String, usize)]) -> anyhow::Result<Self> {
+    pub(crate) async fn start(replicas: &[&str], controllers: &[(String, usize)]) -> anyhow::Result<Self> {
         let cluster = Cluster::start(cluster::Options::default()).await?;
         let client = cluster.admin().await?;
         shipped::put_crds(&client).await?;
@@ -105,7 +106,7 @@ impl Stage {
     }
 
     /// The spec of the hot controller asks for so many slices.
-    async fn ask(&self, slices: Option<u16>) -> anyhow::Result<()> {
+    pub(crate) async fn ask(&self, slices: Option<u16>) -> anyhow::Result<()> {
         let sharding = slices.map(|slices| json!({ "slices": slices }));
         self.edit(&json!({ "sharding": sharding })).await
     }
@@ -121,6 +122,53 @@ impl Stage {
             .patch(HOT, &PatchParams::default(), &patch)
             .await?;
         Ok(())
+    }
+
+    /// Gives a controller more parents.
+    pub(crate) async fn add_parents(&self, of: &str, numbers: Range<usize>) -> anyhow::Result<()> {
+        for number in numbers {
+            apply(&self.client, &parent(of, number)).await?;
+        }
+        Ok(())
+    }
+
+    /// The uids of all controllers, by name.
+    pub(crate) async fn uids(&self) -> anyhow::Result<BTreeMap<String, ControllerUid>> {
+        let all = self.controllers().list(&ListParams::default()).await?;
+        let named = all.into_iter().map(|it| {
+            let uid = ControllerUid::new(it.uid().unwrap_or_default());
+            (it.name_any(), uid)
+        });
+        Ok(named.collect())
+    }
+
+    /// The highest value of a gauge among the replicas: those that do not lead have 0.
+    pub(crate) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        let mut highest = 0_f64;
+        for replica in &self.replicas {
+            highest = highest.max(replica.metric(name).await?);
+        }
+        Ok(highest)
+    }
+
+    /// Flags of `metashardctl` that name the replicas: they are no Pods.
+    pub(crate) fn servers(&self) -> Vec<String> {
+        let urls = self.replicas.iter().map(Replica::health_url);
+        urls.map(|it| format!("--server={it}")).collect()
+    }
+
+    /// What `metashardctl` prints, run by an administrator.
+    pub(crate) async fn ctl(&self, args: &[&str]) -> anyhow::Result<String> {
+        let output = Command::new(replica::built("metashardctl")?)
+            .args(args)
+            .arg("--kubeconfig")
+            .arg(self.cluster.kubeconfig(cluster::ADMIN)?)
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let (text, errors) = (output.stdout, String::from_utf8(output.stderr)?);
+        ensure!(output.status.success(), "{args:?}: {errors}");
+        Ok(String::from_utf8(text)?)
     }
 
     /// Waits until the map splits the hot controller as `wanted`.
@@ -140,7 +188,7 @@ impl Stage {
     }
 
     /// Waits until every parent of every controller was called from now on, under the ownership that the map gives.
-    async fn is_served(&self, controllers: &[(String, usize)]) -> anyhow::Result<()> {
+    pub(crate) async fn is_served(&self, controllers: &[(String, usize)]) -> anyhow::Result<()> {
         let since = Instant::now().into_std();
         eventually(WITHIN, "every parent to be synced", async || {
             let mut synced: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -158,7 +206,7 @@ impl Stage {
         .await
     }
 
-    async fn map(&self) -> anyhow::Result<ShardMapSpec> {
+    pub(crate) async fn map(&self) -> anyhow::Result<ShardMapSpec> {
         let maps: Api<ShardMap> = Api::namespaced(self.client.clone(), SYSTEM);
         Ok(maps.get(shard_map::NAME).await?.spec)
     }
@@ -262,7 +310,7 @@ impl Stage {
     }
 
     /// Nothing was called that must not have been.
-    fn assert_never_twice(&self) -> anyhow::Result<usize> {
+    pub(crate) fn assert_never_twice(&self) -> anyhow::Result<usize> {
         let began = self.began.into_std();
         let time = |at: std::time::Instant| at.saturating_duration_since(began);
         let calls = self.hook.calls();

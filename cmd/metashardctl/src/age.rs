@@ -14,7 +14,12 @@ pub(crate) fn since(then: &str, now: SystemTime) -> String {
     let (Ok(then), Ok(now)) = (then.parse::<Timestamp>(), Timestamp::try_from(now)) else {
         return "<unknown>".to_owned();
     };
-    let seconds = (now.as_second() - then.as_second()).max(0);
+    of(now.as_second() - then.as_second())
+}
+
+/// So many seconds.
+pub(crate) fn of(seconds: i64) -> String {
+    let seconds = seconds.max(0);
     match seconds {
         ..120 => format!("{seconds}s"),
         120..600 => two(seconds, MINUTE, "m", 1, "s"),

@@ -2,6 +2,7 @@
 
 mod fleet;
 mod leading;
+pub(crate) mod shards;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -51,6 +52,14 @@ pub(crate) enum Command {
     Why(Why),
     /// Show what the next sync would write to the cluster.
     Diff(Diff),
+    /// Show the shards: who has each, how it stands, what it costs; or explain, move, simulate.
+    Shards(shards::Shards),
+    /// Have a replica hand over all that it has, and get nothing more.
+    Drain(shards::Drain),
+    /// Let a replica get shards again.
+    Uncordon(shards::Uncordon),
+    /// Level the load once, or show what would move.
+    Rebalance(shards::Rebalance),
     /// Move from Metacontroller.
     Migrate {
         /// What to do.

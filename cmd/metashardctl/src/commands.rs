@@ -1,12 +1,16 @@
 //! The commands: each reads what it is given, asks a library, and prints what comes out.
 
 mod diff;
+mod drain;
 mod files;
 mod fleet;
 mod lint;
 mod manual;
 mod migrate;
+mod placement;
+mod rebalance;
 mod render;
+mod shards;
 mod status;
 mod test;
 mod tree;
@@ -33,6 +37,10 @@ pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<Found> 
         Command::Tree(flags) => tree::run(&flags, output).await,
         Command::Why(flags) => why::run(&flags, output).await,
         Command::Diff(flags) => diff::run(&flags, output).await,
+        Command::Shards(flags) => shards::run(&flags, output).await,
+        Command::Drain(flags) => drain::drain(&flags, output).await,
+        Command::Uncordon(flags) => drain::uncordon(&flags, output).await,
+        Command::Rebalance(flags) => rebalance::run(&flags, output).await,
         Command::Migrate { command } => match command {
             Migrate::Plan(flags) => migrate::plan(&flags, output).await,
             Migrate::Apply(flags) => migrate::apply(&flags, output).await,

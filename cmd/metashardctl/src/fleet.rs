@@ -16,6 +16,7 @@ use metashard_api::{
 };
 use metashard_fleet::{record::Holder, shard::shard_of};
 use metashard_kube::client::PodPort;
+use metashard_plan::suggest;
 use metashard_reconcile::object::Object;
 use serde_json::Value;
 
@@ -26,6 +27,9 @@ const HEALTH_PORT: u16 = 8081;
 
 /// The flag of the health server's address.
 const HEALTH_FLAG: &str = "--health-probe-bind-address";
+
+/// ShardMaps, as they are named to the API server.
+const MAPS: &str = "shardmaps.metashard.io";
 
 /// The replicas of one system namespace.
 #[derive(Debug)]
@@ -50,14 +54,13 @@ impl Fleet {
     /// All fleets of a cluster, or the one of the namespace that is asked for.
     pub(crate) async fn all(cluster: &Cluster, asking: &Asking) -> anyhow::Result<Vec<Self>> {
         let maps = cluster
-            .resource("shardmaps.metashard.io")
+            .resource(MAPS)
             .context("no replica of metashard has run in this cluster")?;
         let found = maps_of(cluster, &maps, asking.system_namespace.as_deref()).await?;
         let mut fleets = Vec::new();
         for map in found {
             let namespace = map.namespace().unwrap_or_default().to_owned();
-            let spec = map.spec().map(serde_json::from_slice).transpose();
-            let map: ShardMapSpec = spec.context("read the ShardMap")?.unwrap_or_default();
+            let map = content(&map)?;
             fleets.push(Self {
                 replicas: replicas(cluster, &namespace, &map).await,
                 pods: cluster.resource("pods")?,
@@ -72,6 +75,44 @@ impl Fleet {
             "no replica of metashard owns anything in this cluster: is it running?"
         );
         Ok(fleets)
+    }
+
+    /// The only fleet of a cluster, or that of the namespace that is asked for.
+    pub(crate) async fn one(cluster: &Cluster, asking: &Asking) -> anyhow::Result<Self> {
+        let mut fleets = Self::all(cluster, asking).await?;
+        match (fleets.pop(), fleets.is_empty()) {
+            (Some(fleet), true) => Ok(fleet),
+            _ => anyhow::bail!(
+                "there are several fleets in this cluster: choose by --system-namespace"
+            ),
+        }
+    }
+
+    /// Its system namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The ShardMap as it was read.
+    pub(crate) fn map(&self) -> &ShardMapSpec {
+        &self.map
+    }
+
+    /// The ShardMap as it is now.
+    pub(crate) async fn map_now(&self, cluster: &Cluster) -> anyhow::Result<ShardMapSpec> {
+        let maps = cluster.resource(MAPS)?;
+        let found = maps_of(cluster, &maps, Some(&self.namespace)).await?;
+        let map = found.into_iter().next().context("the ShardMap is gone")?;
+        content(&map)
+    }
+
+    /// The replica of this name that lives.
+    pub(crate) fn named(&self, name: &str) -> anyhow::Result<&Replica> {
+        let found = self.replicas.iter().find(|it| it.name == name);
+        found.with_context(|| {
+            let hint = suggest::hint(name, self.replicas.iter().map(|it| it.name.as_str()));
+            format!("no replica {name:?} lives{hint}")
+        })
     }
 
     /// The replica that owns the shard of a controller.
@@ -155,7 +196,7 @@ impl Fleet {
             }
         }
         anyhow::bail!(
-            "it is no Pod of namespace {namespace}; `why --server URL` asks it, from its own host"
+            "it is no Pod of namespace {namespace}; `--server URL` asks it, from its own host"
         )
     }
 }
@@ -184,6 +225,11 @@ impl Replica {
             Holder::Released | Holder::Fenced | Holder::Evicted | Holder::Foreign(_) => None,
         }
     }
+}
+
+fn content(map: &Object) -> anyhow::Result<ShardMapSpec> {
+    let spec = map.spec().map(serde_json::from_slice).transpose();
+    Ok(spec.context("read the ShardMap")?.unwrap_or_default())
 }
 
 /// The ShardMaps to look at: that of a namespace, or all of the cluster, or as much of them as may be seen.

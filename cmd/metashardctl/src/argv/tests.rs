@@ -16,6 +16,8 @@ fn the_command_line_is_consistent() {
 fn a_typo_is_answered_with_the_right_word() {
     let error = mistake(&["metashardctl", "rendre"]);
     assert!(error.contains("'render'"), "{error}");
+    let error = mistake(&["metashardctl", "shards", "explan"]);
+    assert!(error.contains("'explain'"), "{error}");
     let error = mistake(&["metashardctl", "lint", "--conect"]);
     assert!(error.contains("'--connect'"), "{error}");
 }
@@ -44,6 +46,10 @@ fn flags_may_come_before_the_command_as_for_kubectl() {
     assert_eq!(
         told("metashardctl -n ns render -f a -- hook -n b"),
         told("metashardctl render -f a -n ns -- hook -n b")
+    );
+    assert_eq!(
+        told("metashardctl -o json shards simulate --replicas 3"),
+        told("metashardctl shards simulate --replicas 3 -o json")
     );
     assert_eq!(
         told("metashardctl -A migrate plan"),

@@ -253,7 +253,7 @@ async fn concerned(
 }
 
 /// A controller as a replica sees it; `None` if it is not served.
-fn compiled(controller: &Object, known: &Resources) -> Option<Arc<Controller>> {
+pub(super) fn compiled(controller: &Object, known: &Resources) -> Option<Arc<Controller>> {
     let value = serde_json::from_slice(controller.bytes()).ok()?;
     input::controller(&value, known).ok()
 }

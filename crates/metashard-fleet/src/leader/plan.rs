@@ -166,12 +166,10 @@ fn stand<'a>(
     }
     match footing(world, hand_overs, shard).0 {
         Footing::Kept(owner) => {
-            // Somebody has asked for just this shard: it rests for nobody.
-            let is_wished = wished.pins.contains_key(&shard);
-            let is_asked = is_wished || world.is_cordoned(owner);
-            let is_pinned = (hand_overs.is_cooling(shard, now) && !is_wished)
-                || (world.is_restless(now, shard) && !is_asked)
-                || !world.has_session(owner);
+            // What somebody has asked for rests for nobody.
+            let is_asked = wished.pins.contains_key(&shard) || world.is_cordoned(owner);
+            let is_at_rest = hand_overs.is_cooling(shard, now) || world.is_restless(now, shard);
+            let is_pinned = (is_at_rest && !is_asked) || !world.has_session(owner);
             (Some(owner), is_pinned)
         }
         Footing::Free | Footing::Leaving(_) | Footing::Stuck => (None, false),

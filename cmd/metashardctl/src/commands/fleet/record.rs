@@ -4,13 +4,12 @@ use std::fs;
 
 use anyhow::Context;
 use bytes::Bytes;
-use metashard_plan::suggest;
 
 use crate::{
     Found,
     argv::{Machine, Record},
     cluster::Cluster,
-    fleet::{Fleet, Replica},
+    fleet::Fleet,
     output::{self, Output},
     replica,
 };
@@ -40,12 +39,9 @@ pub(in crate::commands) async fn run(flags: &Record, output: &mut Output) -> any
 
 async fn by_cluster(flags: &Record, target: &str) -> anyhow::Result<Bytes> {
     let cluster = Cluster::connect(&flags.live).await?;
-    let fleets = Fleet::all(&cluster, &flags.asking).await?;
-    let [fleet] = fleets.as_slice() else {
-        anyhow::bail!("there are several fleets in this cluster: choose by --system-namespace");
-    };
+    let fleet = Fleet::one(&cluster, &flags.asking).await?;
     let replica = match (&flags.replica, flags.machine) {
-        (Some(name), _) => named(fleet, name)?,
+        (Some(name), _) => fleet.named(name)?.clone(),
         (None, Machine::Leader) => fleet.leader().context("nobody has led this fleet yet")?,
         (None, Machine::Worker) => {
             let all = fleet.replicas().iter().map(|it| it.name.as_str());
@@ -54,13 +50,4 @@ async fn by_cluster(flags: &Record, target: &str) -> anyhow::Result<Bytes> {
         }
     };
     fleet.ask(&cluster, &replica, target).await
-}
-
-fn named(fleet: &Fleet, name: &str) -> anyhow::Result<Replica> {
-    let all = fleet.replicas();
-    let found = all.iter().find(|it| it.name == name).cloned();
-    found.with_context(|| {
-        let hint = suggest::hint(name, all.iter().map(|it| it.name.as_str()));
-        format!("no replica {name:?} lives{hint}")
-    })
 }

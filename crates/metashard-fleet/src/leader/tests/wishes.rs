@@ -176,7 +176,7 @@ fn pinned_shard_moves_to_its_replica_and_stays_there() {
 }
 
 #[test]
-fn pin_moves_a_shard_that_was_moved_a_moment_ago() {
+fn pin_and_drain_move_a_shard_that_was_moved_a_moment_ago() {
     let mut fleet = Fleet::running(&["a", "b", "c"]);
     fleet.count(1);
     let shard = fleet.owned_by("a")[0].shard;
@@ -185,9 +185,12 @@ fn pin_moves_a_shard_that_was_moved_a_moment_ago() {
 
     fleet.wish(|it| it.pins = vec![pin(Pinned::Shard(shard.0), "c")]);
     fleet.run(Duration::from_secs(3));
-
     assert!(fleet.owned_by("c").iter().any(|it| it.shard == shard));
     assert!(fleet.finding(condition::PINNED).holds);
+
+    fleet.wish(|it| it.pins.clear());
+    cordon(&mut fleet, &["c"]);
+    fleet.run_until(Duration::from_secs(15), |it| it.owned_by("c").is_empty());
 }
 
 #[test]
