@@ -8,6 +8,7 @@ mod mistakes;
 mod narrow;
 mod reading;
 mod secured;
+mod shards;
 
 use std::{path::PathBuf, process::Stdio};
 

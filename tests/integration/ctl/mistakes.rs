@@ -14,7 +14,7 @@ use crate::support::{Stage, THING};
 /// Nobody waits longer than this for being told that a cluster does not answer.
 const SOON: Duration = Duration::from_secs(20);
 
-fn fails(ran: &Ran, text: &str) -> anyhow::Result<()> {
+pub(super) fn fails(ran: &Ran, text: &str) -> anyhow::Result<()> {
     ensure!(ran.code == 2, "{ran:#?}");
     ensure!(
         ran.errors.contains(text),
