@@ -51,13 +51,20 @@ async fn counts(stage: &Stage) -> anyhow::Result<BTreeMap<String, usize>> {
 async fn shown(stage: &Stage) -> anyhow::Result<(Value, Vec<Value>)> {
     let servers = stage.servers();
     let servers = servers.iter().map(String::as_str);
-    let args: Vec<&str> = ["shards", "-o", "json"].into_iter().chain(servers).collect();
+    let args: Vec<&str> = ["shards", "-o", "json"]
+        .into_iter()
+        .chain(servers)
+        .collect();
     let text = stage.ctl(&args).await?;
     let mut shown: Value = serde_json::from_str(&text)?;
     let Value::Array(shards) = shown["shards"].take() else {
         anyhow::bail!("no shards: {text}");
     };
-    let is_its = |it: &&Value| it["names"].as_array().is_some_and(|it| it.contains(&HOT.into()));
+    let is_its = |it: &&Value| {
+        it["names"]
+            .as_array()
+            .is_some_and(|it| it.contains(&HOT.into()))
+    };
     let hot = shards.iter().find(is_its).cloned();
     Ok((hot.context("its shard is not shown")?, shards))
 }

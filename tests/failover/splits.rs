@@ -65,7 +65,10 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Starts replicas of these names. Controllers by name, each with so many parents.
-    pub(crate) async fn start(replicas: &[&str], controllers: &[(String, usize)]) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        replicas: &[&str],
+        controllers: &[(String, usize)],
+    ) -> anyhow::Result<Self> {
         let cluster = Cluster::start(cluster::Options::default()).await?;
         let client = cluster.admin().await?;
         shipped::put_crds(&client).await?;

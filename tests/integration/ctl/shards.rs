@@ -139,7 +139,10 @@ async fn shards_are_shown_moved_drained_and_levelled_by_who_may() -> anyhow::Res
     is_told(&explained, 0, "  next ")?;
     let explained = scene.ask(&[&explain[..], &["-o", "json"]].concat()).await?;
     let explained = explained.json()?["controllers"][0].take();
-    ensure!(explained["shard"]["shard"] == shard["shard"], "{explained:#}");
+    ensure!(
+        explained["shard"]["shard"] == shard["shard"],
+        "{explained:#}"
+    );
     ensure!(explained["explained"]["next"].is_string(), "{explained:#}");
 
     // A move, by hand.
@@ -148,7 +151,15 @@ async fn shards_are_shown_moved_drained_and_levelled_by_who_may() -> anyhow::Res
     let dry = ["shards", "move", name, "--to", to, "--dry-run"];
     is_told(&scene.ctl(&dry).await?, 1, "(dry run)")?;
     let began = Instant::now();
-    let moves = ["shards", "move", name, "--to", to, "--wait", "--timeout=30s"];
+    let moves = [
+        "shards",
+        "move",
+        name,
+        "--to",
+        to,
+        "--wait",
+        "--timeout=30s",
+    ];
     is_told(&scene.ctl(&moves).await?, 0, "pinned to replica")?;
     ensure!(began.elapsed() < MOVED_WITHIN, "{:?}", began.elapsed());
     let moved = scene.shard().await?;
@@ -169,7 +180,10 @@ async fn shards_are_shown_moved_drained_and_levelled_by_who_may() -> anyhow::Res
     ensure!(drained["owner"] == from, "{drained:#}");
     let by_replica = scene.ask(&["shards", "--by-replica"]).await?;
     is_told(&by_replica, 0, "Ready,Cordoned")?;
-    fails(&scene.ctl(&["drain", from]).await?, "no replica would be left")?;
+    fails(
+        &scene.ctl(&["drain", from]).await?,
+        "no replica would be left",
+    )?;
     let onto = scene.ctl(&["shards", "move", name, "--to", to]).await?;
     fails(&onto, &format!("uncordon {to}"))?;
     is_told(&scene.ctl(&["uncordon", to]).await?, 0, "uncordoned")?;
@@ -237,7 +251,10 @@ async fn mistakes_and_missing_rights_are_told_and_nothing_is_written() -> anyhow
     let meant = format!("did you mean {name}?");
     fails(&scene.ctl(&no_controller).await?, &meant)?;
     fails(&scene.ctl(&["shards", "unpin", &wrong]).await?, &meant)?;
-    fails(&scene.ctl(&["drain", replica]).await?, "no replica would be left")?;
+    fails(
+        &scene.ctl(&["drain", replica]).await?,
+        "no replica would be left",
+    )?;
     let stranger = ["shards", "explain", "configmap/a", "-n", name];
     let stranger = scene.ask(&stranger).await?;
     fails(&stranger, "is no parent of a controller")?;
@@ -289,7 +306,8 @@ async fn cluster_without_placements_is_told_how_to_get_them() -> anyhow::Result<
     let maps = Objects::new(&client, maps, "metashard-system");
     let entry = json!({ "owner": 0, "epoch": 1 });
     let member = json!({ "replica": "a", "incarnation": "i" });
-    let spec = json!({ "term": 1, "seq": 1, "shardCount": 1, "members": [member], "shards": [entry] });
+    let spec =
+        json!({ "term": 1, "seq": 1, "shardCount": 1, "members": [member], "shards": [entry] });
     maps.patch("metashard", json!({ "spec": spec })).await?;
     let user = User::with(cluster.kubeconfig(cluster::ADMIN)?);
 

@@ -176,7 +176,12 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "COUNT")]
     pub(crate) replicas: NonZeroU16,
     /// File with a ShardMap, or with what `shards --all -o json` printed, in place of a cluster; - is the standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE", conflicts_with = "server")]
+    #[arg(
+        short = 'f',
+        long = "filename",
+        value_name = "FILE",
+        conflicts_with = "server"
+    )]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) leader: Leader,

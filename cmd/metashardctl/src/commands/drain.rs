@@ -26,7 +26,8 @@ pub(super) async fn drain(flags: &Drain, output: &mut Output) -> anyhow::Result<
             spec.cordoned.push(replica.to_owned());
         }
         anyhow::ensure!(
-            live.iter().any(|it| !spec.cordoned.iter().any(|name| name == it)),
+            live.iter()
+                .any(|it| !spec.cordoned.iter().any(|name| name == it)),
             "no replica would be left that may have shards: nothing would move"
         );
         Ok(())

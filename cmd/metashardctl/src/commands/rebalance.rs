@@ -8,9 +8,7 @@ use super::{
     placement::Desk,
     shards::{simulate, view::View},
 };
-use crate::{
-    Found, argv::shards::Rebalance, cluster::Cluster, fleet::Fleet, output::Output,
-};
+use crate::{Found, argv::shards::Rebalance, cluster::Cluster, fleet::Fleet, output::Output};
 
 pub(super) async fn run(flags: &Rebalance, output: &mut Output) -> anyhow::Result<Found> {
     let writing = &flags.writing;

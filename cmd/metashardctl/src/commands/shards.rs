@@ -104,12 +104,7 @@ fn valued(view: &View, shard: &Shard) -> Value {
     value
 }
 
-fn table(
-    view: &View,
-    shown: &[&Shard],
-    format: Format,
-    output: &mut Output,
-) -> anyhow::Result<()> {
+fn table(view: &View, shown: &[&Shard], format: Format, output: &mut Output) -> anyhow::Result<()> {
     let is_wide = format == Format::Wide;
     let wide = is_wide.then_some(WIDE).into_iter().flatten();
     let columns: Vec<_> = COLUMNS.into_iter().chain(wide).collect();
@@ -180,10 +175,13 @@ fn controllers(shard: &Shard, names: &[String]) -> String {
 
 /// `5m (balance)`.
 fn last_hand_over(shard: &Shard) -> String {
-    shard.last_hand_over.as_ref().map_or_else(String::new, |it| {
-        let ago = i64::try_from(it.ago_seconds).unwrap_or(i64::MAX);
-        format!("{} ({})", age::of(ago), it.reason)
-    })
+    shard
+        .last_hand_over
+        .as_ref()
+        .map_or_else(String::new, |it| {
+            let ago = i64::try_from(it.ago_seconds).unwrap_or(i64::MAX);
+            format!("{} ({})", age::of(ago), it.reason)
+        })
 }
 
 /// Of microseconds for each second: `12 ms/s`.

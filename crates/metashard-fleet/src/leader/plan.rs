@@ -295,7 +295,11 @@ impl World<'_> {
     }
 
     /// What its Lease says of `member` that placement wants to know.
-    pub(crate) fn placement_member(&self, member: &Incarnation, retiring: bool) -> placement::Member {
+    pub(crate) fn placement_member(
+        &self,
+        member: &Incarnation,
+        retiring: bool,
+    ) -> placement::Member {
         let worker = self.membership.worker(member);
         placement::Member {
             replica: worker

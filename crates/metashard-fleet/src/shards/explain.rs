@@ -4,9 +4,7 @@ use metashard_api::id::{ReplicaId, ShardId};
 use serde::Serialize;
 
 use super::{Shards, simulate::Question};
-use crate::placement::{
-    Assignment, Level, Ordinal, Problem, preferred, wishes::place_as_wished,
-};
+use crate::placement::{Assignment, Level, Ordinal, Problem, preferred, wishes::place_as_wished};
 
 /// Why a shard is where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -62,7 +60,11 @@ impl Shards {
         let next = without.place_of(index, &without.current);
         Some(Explained {
             reason: owner.and_then(|owner| question.reason(shard, owner, &open)),
-            preference: open.iter().filter_map(|it| question.name(*it)).cloned().collect(),
+            preference: open
+                .iter()
+                .filter_map(|it| question.name(*it))
+                .cloned()
+                .collect(),
             next: next.and_then(|it| without.name(it)).cloned(),
         })
     }

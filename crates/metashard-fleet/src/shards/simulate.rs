@@ -195,9 +195,9 @@ impl Shards {
             u128::from(weight_of(known.map_or(0, |it| it.capacity)))
         };
         let has_weight = carried.values().any(|it| it.weight > 0);
-        let load = |it: &Carried| match has_weight {
-            true => u128::from(it.weight),
-            false => u128::from(it.shards),
+        let load = |it: &Carried| {
+            let shards = u64::from(it.shards);
+            u128::from(if has_weight { it.weight } else { shards })
         };
         let total: u128 = carried.values().map(load).sum();
         let capacities: u128 = carried.keys().map(|it| capacity(it)).sum();

@@ -52,9 +52,14 @@ fn replicas_that_come_get_their_share_and_nothing_else_moves() {
     assert!(!simulated.moves.is_empty());
     let is_to_new = |it: &Move| it.to.as_str().starts_with("new-");
     assert!(simulated.moves.iter().all(is_to_new), "{simulated:#?}");
-    assert_eq!(simulated.hottest_percent, 100, "who is not there yet does not count");
+    assert_eq!(
+        simulated.hottest_percent, 100,
+        "who is not there yet does not count"
+    );
     assert!(simulated.hottest_percent_after <= 115, "{simulated:#?}");
-    let heaviest_first = simulated.moves.is_sorted_by_key(|it| std::cmp::Reverse(it.weight));
+    let heaviest_first = simulated
+        .moves
+        .is_sorted_by_key(|it| std::cmp::Reverse(it.weight));
     assert!(heaviest_first);
 }
 
@@ -97,7 +102,10 @@ fn cordons_and_pins_count_in_what_is_simulated() {
     let simulated = shards.simulated(None, Level::Rest);
 
     let carried = |name: &str| {
-        let part = simulated.replicas.iter().find(|it| it.replica.as_str() == name);
+        let part = simulated
+            .replicas
+            .iter()
+            .find(|it| it.replica.as_str() == name);
         part.unwrap().after
     };
     assert_eq!(carried("a"), Carried::default());

@@ -59,7 +59,9 @@ pub(in crate::commands) async fn run(
         Format::Text | Format::Wide => {
             output.line(&format!("{} {}", parent.kind(), path(&parent)))?;
             for place in &places {
-                output.text(&place.told(&view, &parent))?;
+                for line in place.told(&view, &parent) {
+                    output.line(&line)?;
+                }
             }
         }
     }
@@ -136,7 +138,7 @@ impl Place<'_> {
         })
     }
 
-    fn told(&self, view: &View, parent: &Object) -> String {
+    fn told(&self, view: &View, parent: &Object) -> Vec<String> {
         let (slice, slices, shard) = (self.slice, self.slices, self.shard);
         let controller = match slices {
             1 => self.controller.name().to_owned(),
@@ -163,14 +165,25 @@ impl Place<'_> {
             ("shard", hashed),
             ("owner", owner),
             ("phase", phase(shard)),
-            ("because", self.explained.reason.as_ref().map_or_else(String::new, because)),
+            (
+                "because",
+                self.explained
+                    .reason
+                    .as_ref()
+                    .map_or_else(String::new, because),
+            ),
             ("preference", order.collect::<Vec<_>>().join(", ")),
-            ("next", next.unwrap_or_else(|| "nobody: there is no other replica".to_owned())),
+            (
+                "next",
+                next.unwrap_or_else(|| "nobody: there is no other replica".to_owned()),
+            ),
             ("cost", shard.cost_micros.map_or_else(String::new, cost)),
             ("last hand-over", last_hand_over(shard)),
         ];
         let lines = lines.iter().filter(|(_, it)| !it.is_empty());
-        lines.map(|(what, it)| format!("  {what:<16}{it}\n")).collect()
+        lines
+            .map(|(what, it)| format!("  {what:<16}{it}"))
+            .collect()
     }
 }
 

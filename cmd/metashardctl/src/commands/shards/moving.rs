@@ -245,7 +245,10 @@ mod tests {
     #[test]
     fn one_of_two_controllers_of_a_name_is_pinned_by_its_uid() {
         let one = of("decoratorcontroller/both").unwrap();
-        assert_eq!(one.controller.as_deref(), Some("uid-DecoratorController-both"));
+        assert_eq!(
+            one.controller.as_deref(),
+            Some("uid-DecoratorController-both")
+        );
         assert_eq!(of("both").unwrap().controller.as_deref(), Some("both"));
     }
 

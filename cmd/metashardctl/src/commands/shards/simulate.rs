@@ -72,7 +72,9 @@ fn read(file: &Path) -> anyhow::Result<Shards> {
         serde_json::from_value(value).with_context(what)?
     };
     // What `shards` printed without --all has gaps, and shards are known by their places.
-    let is_whole = (0..).zip(&shards.shards).all(|(number, it)| it.shard.0 == number);
+    let is_whole = (0..)
+        .zip(&shards.shards)
+        .all(|(number, it)| it.shard.0 == number);
     anyhow::ensure!(is_whole && !shards.shards.is_empty(), "{}", what());
     Ok(shards)
 }
@@ -131,7 +133,11 @@ fn show(simulated: &Simulated, format: Format, output: &mut Output) -> anyhow::R
             from.unwrap_or_default(),
             it.to.to_string(),
             it.controllers.to_string(),
-            if it.weight == 0 { String::new() } else { cost(it.weight) },
+            if it.weight == 0 {
+                String::new()
+            } else {
+                cost(it.weight)
+            },
         ]);
     }
     if !simulated.moves.is_empty() {
@@ -147,7 +153,11 @@ fn show(simulated: &Simulated, format: Format, output: &mut Output) -> anyhow::R
 
 fn summary(simulated: &Simulated, n_listed: usize) -> String {
     let n = simulated.moves.len();
-    let busy = simulated.moves.iter().filter(|it| it.controllers > 0).count();
+    let busy = simulated
+        .moves
+        .iter()
+        .filter(|it| it.controllers > 0)
+        .count();
     let hidden = match n.checked_sub(n_listed) {
         Some(more) if more > 0 => format!(", of which {n_listed} are listed (-o wide: all)"),
         _ => String::new(),

@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use super::Leader;
-use crate::{
-    election,
-    leader::Action,
-    time::Now,
-};
+use crate::{election, leader::Action, time::Now};
 
 /// Longest time that a leader that ends goes on for the sake of shards that are about to become free: those that its
 /// own worker has just released would otherwise wait for the next leader.
