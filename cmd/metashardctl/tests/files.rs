@@ -261,7 +261,18 @@ fn man_pages_and_completions_know_every_command() -> anyhow::Result<()> {
     assert_eq!(run(&folder, &["man", "pages"])?.0, 0);
 
     for command in [
-        "render", "test", "lint", "status", "tree", "diff", "why", "migrate",
+        "render",
+        "test",
+        "lint",
+        "status",
+        "tree",
+        "diff",
+        "why",
+        "shards",
+        "drain",
+        "uncordon",
+        "rebalance",
+        "migrate",
     ] {
         assert!(script.contains(command), "{command}");
         let page = folder
