@@ -108,7 +108,7 @@ impl Controllers {
     /// Whether all that exist are known: of one that is not, nothing may be taken away.
     pub(crate) fn are_known(&self) -> bool {
         let mut views = self.views.iter();
-        views.all(|view| view.is_synced())
+        views.all(View::is_synced)
     }
 }
 

@@ -255,10 +255,7 @@ impl Coordinator {
                 Ok(()) = self.renewals.changed() => {
                     inputs.push(Input::OwnRenewal(*self.renewals.borrow_and_update()));
                 }
-                () = self.controllers.changed() => {
-                    inputs.extend(self.controllers_seen());
-                    inputs.extend(self.wished.input_for_others(&self.controllers));
-                }
+                () = self.controllers.changed() => inputs.extend(self.controllers_changed()),
                 () = self.wished.changed() => inputs.push(self.wished.input(&self.controllers)),
                 () = lease_view.synced(), if !self.leases_synced => {
                     self.leases_synced = true;
@@ -380,6 +377,11 @@ impl Coordinator {
             told.extend(worker_lease_seen(&name, seen));
         }
         told
+    }
+
+    fn controllers_changed(&self) -> impl Iterator<Item = Input> {
+        let wishes = self.wished.input_for_others(&self.controllers);
+        self.controllers_seen().into_iter().chain(wishes)
     }
 
     fn controllers_seen(&self) -> Option<Input> {

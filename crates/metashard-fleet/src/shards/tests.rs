@@ -155,7 +155,7 @@ fn place_of_a_shard_is_explained_by_what_put_it_there() {
     }
     assert_eq!(
         explained(&last, &mut shards).reason,
-        Some(Reason::Full { home: home.clone() })
+        Some(Reason::Full { home })
     );
     shards.shards[0].pinned_to = Some(last.clone());
     let pinned = explained(&last, &mut shards);
