@@ -1,7 +1,7 @@
 //! Measures what an event costs about an object that nobody here wants, and about one that is kept: CPU time of the thread that
 //! follows the watch, from the socket to the store, TLS and HTTP included.
 //!
-//! The figures of `docs/adr/0026-caches-keep-what-is-wanted.md` come from here: run
+//! The figures of `docs/adr/0027-caches-keep-what-is-wanted.md` come from here: run
 //! `cargo run --release -p metashard-kube --example foreign_events`.
 
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]

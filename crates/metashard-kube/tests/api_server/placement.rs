@@ -34,14 +34,13 @@ async fn create(kit: &Kit, name: &str, spec: &Value) -> Result<Arc<Object>, Stri
         "metadata": { "name": name },
         "spec": spec,
     });
-    let created = kit.clients.create(
-        &Identity::process(),
-        &resource(),
-        Some(&kit.namespace),
-        &body,
-    );
-    let refused = created.await;
-    refused.map_err(|error| metashard_runtime::log::chain(&error))
+    let (identity, resource) = (Identity::process(), resource());
+    let created = kit
+        .clients
+        .create(&identity, &resource, Some(&kit.namespace), &body);
+    created
+        .await
+        .map_err(|error| metashard_runtime::log::chain(&error))
 }
 
 async fn next(watch: &mut PlacementWatch) -> anyhow::Result<Asked> {
