@@ -38,9 +38,7 @@ pub(crate) struct Table {
     /// Number of shards of the last map that had any.
     shard_count: u16,
     request: InFlight,
-    in_doubt: bool,
-    /// What was seen last is a map that this version cannot read; `newest` is the one before.
-    is_unreadable: bool,
+    sight: Sight,
     not_before: MonoTime,
     /// The newest map is lower than one that was seen before: it was deleted and an empty one put in its place, or etcd
     /// was set back. Or it was edited by hand. Who acts on the other one may still do so.
@@ -59,6 +57,17 @@ enum InFlight {
     Write,
 }
 
+/// Whether what is known of the map is what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+enum Sight {
+    #[default]
+    Clear,
+    /// It is to be read before anything else.
+    InDoubt,
+    /// So it is, and what was seen last is one that this version cannot read.
+    Unreadable,
+}
+
 impl Table {
     /// The newest map; `None`: not known, or there is none.
     pub(crate) fn map(&self) -> Option<&Arc<Map>> {
@@ -70,7 +79,7 @@ impl Table {
 
     /// Whether the map is there, and cannot be read.
     pub(crate) fn is_unreadable(&self) -> bool {
-        self.is_unreadable
+        self.sight == Sight::Unreadable
     }
 
     /// Whether neither a map nor its absence has been seen.
@@ -104,7 +113,7 @@ impl Table {
 
     /// Whether nothing is under way and nothing in doubt.
     pub(crate) fn is_settled(&self) -> bool {
-        self.request == InFlight::Nothing && !self.in_doubt && self.newest.is_some()
+        self.request == InFlight::Nothing && !self.is_in_doubt() && self.newest.is_some()
     }
 
     /// Whether no write is under way.
@@ -114,12 +123,18 @@ impl Table {
 
     /// Asks for a quorum read before anything else.
     pub(crate) fn doubt(&mut self) {
-        self.in_doubt = true;
+        if self.sight == Sight::Clear {
+            self.sight = Sight::InDoubt;
+        }
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.sight != Sight::Clear
     }
 
     /// The request that a leader needs before it may write, if one is due.
     pub(crate) fn advance(&mut self, now: Now) -> Option<Action> {
-        let wants_read = self.in_doubt || self.newest.is_none();
+        let wants_read = self.is_in_doubt() || self.newest.is_none();
         let is_due = self.request == InFlight::Nothing && now.mono >= self.not_before;
         (wants_read && is_due).then(|| {
             self.request = InFlight::Read;
@@ -129,7 +144,7 @@ impl Table {
 
     /// When [`Self::advance`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<MonoTime> {
-        (self.in_doubt && self.request == InFlight::Nothing).then_some(self.not_before)
+        (self.is_in_doubt() && self.request == InFlight::Nothing).then_some(self.not_before)
     }
 
     /// Writes `spec` over `base`. Only if [`Self::is_settled`].
@@ -151,10 +166,12 @@ impl Table {
 
     /// Takes a watch event.
     pub(crate) fn see(&mut self, seen: Seen) {
-        self.is_unreadable = seen == Seen::Unreadable;
+        if self.is_unreadable() {
+            self.sight = Sight::InDoubt;
+        }
         match (&self.newest, &seen) {
             (_, Seen::Unreadable) => {
-                self.in_doubt = true;
+                self.sight = Sight::Unreadable;
                 return;
             }
             (None, Seen::Absent | Seen::Present(_)) => {}
@@ -163,7 +180,7 @@ impl Table {
                 let is_edited = new.version() == old.version() && new.spec != old.spec;
                 if is_edited {
                     // Only a leader cares, and looks again.
-                    self.in_doubt = true;
+                    self.doubt();
                     return;
                 }
                 if new.version() <= old.version() {
@@ -172,7 +189,7 @@ impl Table {
             }
             // As a leader we look again before we believe any of these.
             (Some(Seen::Present(_) | Seen::Unreadable), Seen::Absent)
-            | (Some(_), Seen::Present(_)) => self.in_doubt = true,
+            | (Some(_), Seen::Present(_)) => self.doubt(),
         }
         self.take(seen);
     }
@@ -186,15 +203,15 @@ impl Table {
         match seen {
             Some(Seen::Unreadable) => {
                 // It is read again until it can be.
-                (self.in_doubt, self.is_unreadable) = (true, true);
+                self.sight = Sight::Unreadable;
                 self.not_before = now.mono + LONG_PAUSE;
             }
             Some(seen) => {
-                (self.in_doubt, self.is_unreadable) = (false, false);
+                self.sight = Sight::Clear;
                 self.take(seen);
             }
             None => {
-                self.in_doubt = true;
+                self.doubt();
                 self.not_before = now.mono + PAUSE;
             }
         }
@@ -214,13 +231,13 @@ impl Table {
                 }
                 self.take(Seen::Present(map));
             }
-            Written::Conflict => self.in_doubt = true,
+            Written::Conflict => self.doubt(),
             Written::Unknown => {
-                self.in_doubt = true;
+                self.doubt();
                 self.not_before = now.mono + PAUSE;
             }
             Written::Refused(_) => {
-                self.in_doubt = true;
+                self.doubt();
                 self.not_before = now.mono + LONG_PAUSE;
             }
         }
