@@ -82,7 +82,8 @@ impl Outcome {
     fn add(&mut self, name: &str, value: f64, unit: &'static str, bound: Option<f64>) {
         self.figures.push(Figure {
             name: name.to_owned(),
-            value,
+            // A sum of nothing is -0.
+            value: value + 0.0,
             unit,
             bound,
         });

@@ -20,6 +20,9 @@ use crate::{
 const EDITED: &str = "all edited at once";
 const CREATED: &str = "as many created at once";
 
+/// Label of a parent that was created later: in which round.
+const ROUND: &str = "round";
+
 /// Bursts under way.
 struct Bursts {
     bed: Bed,
@@ -145,6 +148,3 @@ impl Bursts {
         times.push(since.elapsed());
     }
 }
-
-/// Label of a parent that was created later: in which round.
-const ROUND: &str = "round";

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use metashard_api::id::{Epoch, ShardId};
-use metashard_testkit::history::History;
+use metashard_testkit::{history::History, wait::eventually};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     finish, start,
 };
 use crate::{
-    bed::Bed,
+    bed::{Bed, WITHIN},
     edits::Edits,
     flags::Settings,
     outcome::{Kind, Outcome},
@@ -76,12 +76,17 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Outcome> {
         sleep(Duration::from_millis(100)).await;
     }
     bar.finish_and_clear();
-    while !chaos.hit.is_empty() {
-        chaos.heal().await?;
+    let mut outcome = Outcome::default();
+    let healed = eventually(WITHIN, "all replicas to be ready again", async || {
         sleep(Duration::from_millis(100)).await;
+        chaos.heal().await?;
+        ensure!(chaos.hit.is_empty(), "slots {:?} are not", chaos.hit.keys());
+        Ok(())
+    });
+    if let Err(error) = healed.await {
+        outcome.found(format!("{error:#}"));
     }
     let Chaos { bed, events, .. } = chaos;
-    let mut outcome = Outcome::default();
     report(bed, edits, &events, &mut outcome, begin).await?;
     Ok(outcome)
 }

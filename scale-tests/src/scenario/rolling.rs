@@ -60,6 +60,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Outcome> {
 impl Rolled {
     /// One roll-out.
     async fn roll(&mut self, bed: &mut Bed) -> anyhow::Result<()> {
+        // Whoever is about to be replaced is told by age: those that were made one after the other are alike only when they
+        // are older than that took.
+        sleep(self.lengths.last().copied().unwrap_or_default()).await;
         let before = bed.is_at_rest().await?;
         bed.take_calls()?;
         let judged = bed.record.history.calls.len();
