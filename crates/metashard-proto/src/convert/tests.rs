@@ -155,6 +155,23 @@ fn a_message_without_content_is_refused() {
 }
 
 #[test]
+fn of_a_newer_version_fields_are_ignored_and_other_messages_refused() {
+    let said = FromWorker::WarmReady { shard: ShardId(7) };
+    // Field 100, a number.
+    let field = [0xa0, 0x06, 0x01];
+    // Field 15, a message, as of a further kind.
+    let kind = [0x7a, 0x00];
+
+    let mut bytes = wire::WorkerMessage::from(said.clone()).encode_to_vec();
+    bytes.extend(field);
+    let read = wire::WorkerMessage::decode(bytes.as_slice()).unwrap();
+    let other = wire::WorkerMessage::decode(kind.as_slice()).unwrap();
+
+    assert_eq!(FromWorker::try_from(read), Ok(said));
+    assert_eq!(FromWorker::try_from(other), Err(Error::Missing("body")));
+}
+
+#[test]
 fn a_shard_beyond_the_largest_map_is_refused() {
     for number in [u32::from(MAX_SHARDS), 65_536, u32::MAX] {
         let body = wire::worker_message::Body::WarmReady(wire::WarmReady { shard: number });

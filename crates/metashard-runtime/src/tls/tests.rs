@@ -1,6 +1,9 @@
 //! Certificates and handshakes between replicas.
 
-use std::{io, time::SystemTime};
+use std::{
+    io,
+    time::{Duration, SystemTime},
+};
 
 use metashard_api::id::{Incarnation, ReplicaId};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
