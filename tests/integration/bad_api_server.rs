@@ -26,7 +26,7 @@ use super::{
     fault::{PARENT, Scene, children},
     support::{
         CONFIG_MAP, Kind, OWN_REPLICA, Parity, SECRET, Shared, Stage, THING, WITHIN, as_told,
-        condition_of, config_map, eventually, install_crds, shared,
+        condition_of, config_map, install_crds, shared,
     },
 };
 
@@ -193,16 +193,10 @@ async fn a_kind_that_cannot_be_listed_holds_up_its_own_controller_only() -> anyh
 
     let text = "list and watch v1/secrets: 500 Internal Server Error";
     stage.event(&controller, event::SYNC_ERROR, text).await?;
-    eventually("the condition to tell of it", async || {
-        let told = stage.condition(condition::WATCHES_READY, "False").await?;
-        ensure!(told["reason"] == reason::UNAVAILABLE, "{told:#}");
-        ensure!(
-            told["message"].as_str().is_some_and(|it| it.contains(text)),
-            "{told:#}"
-        );
-        Ok(())
-    })
-    .await?;
+    let why = reason::UNAVAILABLE;
+    stage
+        .says(condition::WATCHES_READY, "False", why, text)
+        .await?;
     ensure!(stage.hook.count() == 0, "the hook was called");
 
     ours.proxy.heal();

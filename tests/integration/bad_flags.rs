@@ -18,20 +18,13 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::support::{Kind, Objects, WITHIN, eventually, shared, throughout};
+use super::support::{LEASE, Objects, WITHIN, eventually, shared, throughout};
 
 /// Exit code of a command that was used incorrectly, as in `sysexits.h`.
 const EX_USAGE: i32 = 64;
 
 /// Within this time a replica that has nothing to hand over ends: far less than any Lease or grace period.
 const QUICKLY: Duration = Duration::from_secs(3);
-
-const LEASE: Kind = Kind {
-    api_version: "coordination.k8s.io/v1",
-    kind: "Lease",
-    plural: "leases",
-    namespaced: true,
-};
 
 /// Selects no controller: such a replica stays out of the shared one's way.
 const NOBODY: &str = "--target-label-selector=served-by=nobody";

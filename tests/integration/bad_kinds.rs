@@ -11,8 +11,7 @@ use tokio::time::Instant;
 use super::{
     canary::Canary,
     support::{
-        CONFIG_MAP, CONTROLLER, Kind, Stage, THING, config_map, data_of, eventually, throughout,
-        version_of,
+        CONFIG_MAP, CONTROLLER, Kind, Stage, THING, config_map, data_of, throughout, version_of,
     },
 };
 
@@ -43,14 +42,7 @@ const fn thing_like(kind: &'static str, plural: &'static str) -> Kind {
 
 /// The CRD of a kind that is as `Thing`.
 fn crd_of(kind: Kind) -> Value {
-    let mut crd = crds::thing();
-    crd["metadata"]["name"] = name_of_crd(kind).into();
-    crd["spec"]["names"] = json!({
-        "kind": kind.kind,
-        "plural": kind.plural,
-        "singular": kind.kind.to_lowercase(),
-    });
-    crd
+    crds::like_thing(kind.kind, kind.plural)
 }
 
 fn name_of_crd(kind: Kind) -> String {
@@ -79,13 +71,7 @@ async fn is_warned(stage: &Stage, event: &str, text: &str) -> anyhow::Result<()>
 
 /// A condition of the stage's controller does not hold for this reason, and says `text`.
 async fn is_said(stage: &Stage, type_: &str, why: &str, text: &str) -> anyhow::Result<()> {
-    eventually(&format!("{type_} to tell of {text:?}"), async || {
-        let told = stage.condition(type_, "False").await?;
-        let message = told["message"].as_str().unwrap_or_default();
-        ensure!(told["reason"] == why && message.contains(text), "{told:#}");
-        Ok(())
-    })
-    .await?;
+    stage.says(type_, "False", why, text).await?;
     stage.condition(condition::READY, "False").await?;
     Ok(())
 }

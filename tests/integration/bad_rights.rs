@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{
     fault::PARENT,
     poor::{Poor, rule, served_by},
-    support::{CONFIG_MAP, SECRET, Stage, THING, config_map, eventually},
+    support::{CONFIG_MAP, SECRET, Stage, THING, config_map},
 };
 
 /// What a right was missing for goes on within this time after it is granted.
@@ -33,22 +33,17 @@ async fn each_missing_right_is_told_by_verb_and_resource_and_holds_up_one_contro
     stage
         .event(&controller, event::SYNC_ERROR, &cannot("watch"))
         .await?;
-    eventually("the condition to tell of it", async || {
-        let told = stage.condition(condition::WATCHES_READY, "False").await?;
-        let message = told["message"].as_str().unwrap_or_default();
-        ensure!(told["reason"] == reason::FORBIDDEN, "{told:#}");
-        ensure!(message.contains(&cannot("watch")), "{told:#}");
-        Ok(())
-    })
-    .await?;
+    let (watches, why) = (condition::WATCHES_READY, reason::FORBIDDEN);
+    stage.says(watches, "False", why, &cannot("watch")).await?;
     poor.grant(&["watch", "list"]).await?;
     stage.condition(condition::WATCHES_READY, "True").await?;
     stage
         .event(&parent, event::SYNC_ERROR, &cannot("create"))
         .await?;
-    let told = stage.condition(condition::AUTHORIZED, "False").await?;
-    let message = told["message"].as_str().unwrap_or_default();
-    ensure!(message.contains(&cannot("create")), "{told:#}");
+    let authorized = condition::AUTHORIZED;
+    stage
+        .says(authorized, "False", why, &cannot("create"))
+        .await?;
 
     poor.grant(&["create", "update", "delete"]).await?;
     stage.objects(SECRET).appears("made").await?;
@@ -104,8 +99,8 @@ async fn related_objects_that_may_not_be_read_hold_up_their_controller_until_the
 
     let cannot = format!("User \"{}\" cannot watch resource \"secrets\"", poor.name);
     stage.event(&controller, event::SYNC_ERROR, &cannot).await?;
-    let told = stage.condition(condition::WATCHES_READY, "False").await?;
-    ensure!(told["reason"] == reason::FORBIDDEN, "{told:#}");
+    let (watches, why) = (condition::WATCHES_READY, reason::FORBIDDEN);
+    stage.says(watches, "False", why, &cannot).await?;
     ensure!(
         stage.hook.calls_to("/sync").is_empty(),
         "the hook was called without its related objects"

@@ -14,7 +14,7 @@ const PERIOD_SECONDS: f64 = 0.1;
 
 /// Longest time between two of its syncs that counts as unharmed: far more than a busy machine needs, far less than the
 /// time-outs, backoffs and Leases by which a fault could hold it up.
-const LONGEST_GAP: Duration = Duration::from_secs(2);
+const LONGEST_GAP: Duration = Duration::from_secs(4);
 
 /// Syncs that a look at it takes in at least.
 const ENOUGH: usize = 10;

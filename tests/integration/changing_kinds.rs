@@ -42,19 +42,10 @@ fn name_of_crd(kind: Kind) -> String {
 
 /// The CRD of a kind that is as `Thing` otherwise.
 fn crd_of(kind: Kind) -> Value {
-    let mut crd = crds::thing();
-    crd["metadata"]["name"] = name_of_crd(kind).into();
-    crd["spec"]["scope"] = if kind.namespaced {
-        "Namespaced"
-    } else {
-        "Cluster"
+    let mut crd = crds::like_thing(kind.kind, kind.plural);
+    if !kind.namespaced {
+        crd["spec"]["scope"] = "Cluster".into();
     }
-    .into();
-    crd["spec"]["names"] = json!({
-        "kind": kind.kind,
-        "plural": kind.plural,
-        "singular": kind.kind.to_lowercase(),
-    });
     crd
 }
 
@@ -84,16 +75,6 @@ async fn change(stage: &Stage, kind: Kind, edit: impl Fn(&mut Value)) -> anyhow:
     Ok(())
 }
 
-async fn is_told(stage: &Stage, type_: &str, why: &str, text: &str) -> anyhow::Result<()> {
-    eventually(&format!("{type_} to tell of {text:?}"), async || {
-        let told = stage.condition(type_, "False").await?;
-        let message = told["message"].as_str().unwrap_or_default();
-        ensure!(told["reason"] == why && message.contains(text), "{told:#}");
-        Ok(())
-    })
-    .await
-}
-
 fn in_time(since: Instant) -> anyhow::Result<()> {
     let took = since.elapsed();
     ensure!(took < HEALED_WITHIN, "it took {took:?}");
@@ -119,13 +100,8 @@ async fn a_status_subresource_that_is_taken_away_and_given_back_needs_no_restart
         version["subresources"] = Value::Null;
     })
     .await?;
-    is_told(
-        &stage,
-        condition::ACCEPTED,
-        reason::NO_STATUS_SUBRESOURCE,
-        "no status subresource",
-    )
-    .await?;
+    let (why, text) = (reason::NO_STATUS_SUBRESOURCE, "no status subresource");
+    stage.says(condition::ACCEPTED, "False", why, text).await?;
     stage.is_unserved(SWITCHED, "p").await?;
 
     let since = Instant::now();

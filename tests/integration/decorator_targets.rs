@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    CONFIG_MAP, DECORATOR, DecoratorBuilder, Kind, LEASE, NAMESPACE, OWN_REPLICA, POD, STAGE,
+    CONFIG_MAP, DECORATOR, DecoratorBuilder, Kind, LONG_LEASE, NAMESPACE, OWN_REPLICA, POD, STAGE,
     Stage, THING, WITHIN, condition_of, config_map, eventually,
 };
 
@@ -52,12 +52,7 @@ const fn kind(
 
 /// The CRD of a kind that is as `Thing`.
 fn crd_of(kind: Kind) -> Value {
-    let mut crd = crds::thing();
-    crd["metadata"]["name"] = format!("{}.{}", kind.plural, crds::GROUP).into();
-    crd["spec"]["names"] = json!({
-        "kind": kind.kind, "plural": kind.plural, "singular": kind.kind.to_lowercase(),
-    });
-    crd
+    crds::like_thing(kind.kind, kind.plural)
 }
 
 /// A hook that labels every target with its kind, and attaches to it a ConfigMap of its kind's name in `namespace`.
@@ -197,7 +192,7 @@ async fn an_attachment_that_is_deleted_before_the_next_pass_is_made_anew() -> an
     let cluster = &stage.shared.cluster;
     let selector = format!("--target-label-selector={OWN_REPLICA}={}", stage.namespace);
     let options = replica::Options::new(cluster, &stage.namespace, &stage.namespace)?;
-    let options = options.flags([selector.as_str(), "--workers=1", LEASE]);
+    let options = options.flags([selector.as_str(), "--workers=1", LONG_LEASE]);
     let mut replica = Replica::start(cluster.group(), &options)?;
     replica.ready(WITHIN).await?;
     let label = json!({ OWN_REPLICA: stage.namespace });

@@ -172,8 +172,7 @@ async fn a_controller_that_is_relabelled_away_says_so_and_lets_go_only_when_it_i
     let controllers = stage.objects(CONTROLLER);
     controllers.patch(&stage.namespace, away).await?;
 
-    let ready = stage.condition("Ready", "Unknown").await?;
-    ensure!(ready["reason"] == "NotServed", "{ready:#}");
+    stage.says("Ready", "Unknown", "NotServed", "").await?;
     let said = controllers.get(&stage.namespace).await?;
     ensure!(said["status"].get("worker").is_none(), "{said:#}");
     throughout("both are held", async || {
@@ -261,8 +260,7 @@ async fn a_paused_controller_rests_and_says_so_until_it_is_resumed() -> anyhow::
     let pause = json!({ "spec": { "paused": true } });
     controllers.patch(&stage.namespace, pause).await?;
 
-    let ready = stage.condition("Ready", "False").await?;
-    ensure!(ready["reason"] == "Paused", "{ready:#}");
+    stage.says("Ready", "False", "Paused", "").await?;
     let told = stage.event(&controller, "Paused", "spec.paused").await?;
     ensure!(told["type"] == "Normal", "{told:#}");
     ensure!(stage.told(&controller, "CreateError").await? == 0);

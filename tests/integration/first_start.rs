@@ -7,7 +7,7 @@ use metashard_testkit::{Replica, replica, shipped};
 use crate::support::shared;
 
 /// Much less than the Lease below lasts, which is how long a leader waits where it cannot know that nobody led before.
-const AT_ONCE: Duration = Duration::from_secs(15);
+const AT_ONCE: Duration = Duration::from_secs(30);
 
 async fn starts_at_once(namespace: &str) -> anyhow::Result<()> {
     let cluster = &shared().await?.cluster;

@@ -69,15 +69,12 @@ async fn after_each_flush_interval_every_parent_is_synced() -> anyhow::Result<()
     stage.parent(THING, "p", json!({})).await?;
     stage.settle(THING, "p").await?;
 
-    let before = stage.hook.count();
-    calls(&stage, before + 3).await?;
+    let since = Instant::now();
+    calls(&stage, stage.hook.count() + 5).await?;
 
-    let calls = stage.hook.calls();
-    let two_periods = gap(&calls[before], &calls[before + 2]);
-    ensure!(
-        two_periods >= Duration::from_millis(1700),
-        "two periods took {two_periods:?}"
-    );
+    // Syncs are due at fixed times; one that was late may be the first of the five.
+    let took = since.elapsed();
+    ensure!(took >= Duration::from_secs(3), "five syncs took {took:?}");
     Ok(())
 }
 

@@ -102,8 +102,7 @@ async fn a_paused_controller_calls_nothing_until_it_goes_on() -> anyhow::Result<
     controllers
         .patch(&stage.namespace, json!({ "spec": { "paused": true } }))
         .await?;
-    let accepted = stage.condition("Accepted", "False").await?;
-    assert_eq!(accepted["reason"], "Paused");
+    stage.says("Accepted", "False", "Paused", "").await?;
     stage.is_unserved(THING, "p").await?;
 
     controllers

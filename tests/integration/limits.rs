@@ -82,15 +82,20 @@ async fn an_overloaded_hook_has_no_more_calls_at_once_than_there_are_workers() -
     Ok(())
 }
 
-/// How many requests wrote Events in the namespace of a stage.
-fn writes_of_events(stage: &Stage) -> anyhow::Result<usize> {
-    let all = stage.shared.cluster.audit_events()?;
-    let ours = all.iter().filter(|it| {
-        it["objectRef"]["namespace"] == stage.namespace.as_str()
-            && it["objectRef"]["resource"] == "events"
-            && matches!(it["verb"].as_str(), Some("create" | "patch" | "update"))
-    });
-    Ok(ours.count())
+/// So many requests wrote Events in the namespace of a stage. An Event may be seen before its request has ended.
+async fn events_are_written(stage: &Stage, times: usize) -> anyhow::Result<()> {
+    eventually("Events to be written so often", async || {
+        let all = stage.shared.cluster.audit_events()?;
+        let ours = all.iter().filter(|it| {
+            it["objectRef"]["namespace"] == stage.namespace.as_str()
+                && it["objectRef"]["resource"] == "events"
+                && matches!(it["verb"].as_str(), Some("create" | "patch" | "update"))
+        });
+        let written = ours.count();
+        ensure!(written == times, "{written} writes in place of {times}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -120,9 +125,7 @@ async fn a_hook_that_is_down_is_told_of_each_parent_once_however_often_it_is_ask
         let all = stage.events(parent).await?;
         ensure!(all.len() == 1, "{all:#?}");
     }
-    let written = writes_of_events(&stage)?;
-    ensure!(written == parents.len(), "{written} writes");
-    Ok(())
+    events_are_written(&stage, parents.len()).await
 }
 
 #[tokio::test]
@@ -154,7 +157,5 @@ async fn events_of_answers_are_told_once_and_those_that_always_differ_are_put_to
         .collect();
     ensure!(names.len() == 12, "{names:?}");
     // Three of what is told at once, ten that differ, and the one for the rest.
-    let written = writes_of_events(&stage)?;
-    ensure!(written == 14, "{written} writes");
-    Ok(())
+    events_are_written(&stage, 14).await
 }

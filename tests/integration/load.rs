@@ -30,15 +30,6 @@ const QUEUED: Kind = Kind {
     namespaced: true,
 };
 
-/// The CRD of a kind that is as `Thing`.
-fn crd_of(kind: &str, plural: &str) -> Value {
-    let mut crd = crds::thing();
-    crd["metadata"]["name"] = format!("{plural}.{}", crds::GROUP).into();
-    crd["spec"]["names"] =
-        json!({ "kind": kind, "plural": plural, "singular": kind.to_lowercase() });
-    crd
-}
-
 /// Kinds that come and go, each with a controller.
 const LEAVES: [Kind; 8] = [
     leaf("LeafA", "leafas"),
@@ -79,7 +70,7 @@ async fn controllers_that_come_and_go_with_their_kinds_leave_no_watch_behind() -
     let stage = Stage::new("leaves").await?;
     let name = |kind: Kind| format!("{}-{}", stage.namespace, kind.plural);
     try_join_all(LEAVES.map(async |kind: Kind| {
-        let crd = crd_of(kind.kind, kind.plural);
+        let crd = crds::like_thing(kind.kind, kind.plural);
         crds::install_one(&stage.client, &crd).await?;
         let controller = stage.controller().parent(kind);
         controller
@@ -132,12 +123,11 @@ async fn controllers_that_come_and_go_with_their_kinds_leave_no_watch_behind() -
 async fn a_kind_that_changes_while_its_parents_wait_is_served_fresh_until_none_waits()
 -> anyhow::Result<()> {
     const PARENTS: usize = 40;
-    let hook = FakeHook::start(|_| {
-        let answer = Answer::json(&json!({ "children": [] }));
-        answer.after(Duration::from_millis(100))
-    })?;
+    // So slow that they wait until that was seen.
+    let none = || Answer::json(&json!({ "children": [] }));
+    let hook = FakeHook::start(move |_| none().after(Duration::from_secs(1)))?;
     let stage = Stage::with_hook("queued", hook).await?;
-    let mut crd = crd_of(QUEUED.kind, QUEUED.plural);
+    let mut crd = crds::like_thing(QUEUED.kind, QUEUED.plural);
     crds::install_one(&stage.client, &crd).await?;
     let parents = stage.objects(QUEUED);
     for number in 0..PARENTS {
@@ -155,6 +145,7 @@ async fn a_kind_that_changes_while_its_parents_wait_is_served_fresh_until_none_w
         Ok(())
     })
     .await?;
+    stage.hook.answer_with(move |_| none());
 
     // Objects are stored in another version from now on, and the one that is watched is served still.
     let mut second = crd["spec"]["versions"][0].clone();
@@ -268,7 +259,7 @@ async fn many_timers_on_one_snapshot_of_related_objects_do_no_harm() -> anyhow::
                 { "apiVersion": "v1", "resource": "configmaps", "labelSelector": labels },
             ] })
         } else {
-            json!({ "children": [], "resyncAfterSeconds": 0.02 })
+            json!({ "children": [], "resyncAfterSeconds": 0.1 })
         })
     })?;
     let stage = Stage::with_hook("timers", hook).await?;
@@ -297,10 +288,9 @@ async fn many_timers_on_one_snapshot_of_related_objects_do_no_harm() -> anyhow::
     }
 
     let last = ROUNDS.to_string();
+    let mut shown: BTreeMap<String, usize> = BTreeMap::new();
     eventually("each timer to show the snapshot as it is", async || {
-        let calls = stage.hook.calls_to("/sync");
-        let mut shown: BTreeMap<String, usize> = BTreeMap::new();
-        for request in calls.iter().map(Call::json) {
+        for request in stage.hook.take_calls().iter().map(Call::json) {
             let related = &request["related"]["ConfigMap.v1"];
             let is_last = |name: &str| data_of(&related[name])["round"] == last.as_str();
             if is_last("one") && is_last("two") {

@@ -7,7 +7,7 @@ use metashard_reconcile::recording::Recording;
 use metashard_testkit::{proxy::Exchange, replica};
 use serde_json::{Value, json};
 
-use crate::support::{CONFIG_MAP, Stage, THING, Tally, config_map};
+use crate::support::{CONFIG_MAP, Stage, THING, Tally, config_map, eventually};
 
 /// What is on record of one stage that has come to rest.
 struct Evidence {
@@ -38,9 +38,10 @@ impl Evidence {
         stage.settle(THING, "p").await?;
         things.delete("p").await?;
         things.goes("p").await?;
-        Self::of(&stage)
+        eventually("all passes to have ended", async || Self::of(&stage)).await
     }
 
+    /// What there is of a stage, once none of it is being written any more.
     fn of(stage: &Stage) -> anyhow::Result<Self> {
         let cluster = &stage.shared.cluster;
         let folder = cluster.recordings().join(stage.shared.replica.name());
@@ -49,7 +50,10 @@ impl Evidence {
             let path = file?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.contains(&stage.namespace) {
-                recordings.push(fs::read(&path)?);
+                let bytes = fs::read(&path)?;
+                let has_ended = Recording::read(&bytes)?.verdict.is_some();
+                ensure!(has_ended, "{} has not", path.display());
+                recordings.push(bytes);
                 files.push(path);
             }
         }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use metashard_testkit::{Replica, proxy::Proxy, replica};
+use metashard_testkit::{Cluster, Replica, proxy::Proxy, replica};
 use serde_json::{Value, json};
 
 use super::{
     canary::Canary,
-    support::{ControllerBuilder, Kind, OWN_REPLICA, Objects, Stage, WITHIN, shared},
+    support::{
+        CONFIG_MAP, CONTROLLER, ControllerBuilder, Kind, OWN_REPLICA, Objects, Stage, WITHIN,
+        eventually, shared,
+    },
 };
 
 const CLUSTER_ROLE: Kind = rbac("ClusterRole", "clusterroles", false);
@@ -70,6 +73,7 @@ impl Poor {
         ]);
         let proxy = Proxy::start_as(cluster, &name)?;
         options.kubeconfig = proxy.kubeconfig();
+        may_list(cluster, &name, &[(CONTROLLER, ""), (CONFIG_MAP, &name)]).await?;
         let mut replica = Replica::start(cluster.group(), &options)?;
         replica.ready(WITHIN).await?;
         let canary = Canary::start(stage, |controller| served_by(controller, &name)).await?;
@@ -127,6 +131,22 @@ pub(crate) fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
 /// A rule that allows everything.
 pub(crate) fn all(group: &str, resource: &str) -> Value {
     rule(group, resource, &["*"])
+}
+
+/// Returns once `user` may list each of these kinds, in its namespace: rights count some time after they were given.
+pub(crate) async fn may_list(
+    cluster: &Cluster,
+    user: &str,
+    kinds: &[(Kind, &str)],
+) -> anyhow::Result<()> {
+    let client = cluster.client(user).await?;
+    eventually("rights to count", async || {
+        for (kind, namespace) in kinds {
+            Objects::new(&client, *kind, namespace).list().await?;
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Gives `user` rights in all namespaces, by a role named after it and `what`.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use metashard_api::names::{condition, event};
+use metashard_api::names::{condition, event, reason};
 use metashard_testkit::{crds, wait};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -287,11 +287,7 @@ async fn a_controller_whose_conditions_may_not_be_written_is_served_and_not_aske
 
 /// The CRD of a kind whose status has a phase out of these.
 fn strict(phases: &Value) -> Value {
-    let mut crd = crds::thing();
-    crd["metadata"]["name"] = format!("{}.{}", STRICT.plural, crds::GROUP).into();
-    crd["spec"]["names"] = json!({
-        "kind": STRICT.kind, "plural": STRICT.plural, "singular": STRICT.kind.to_lowercase(),
-    });
+    let mut crd = crds::like_thing(STRICT.kind, STRICT.plural);
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     schema["properties"]["status"] = json!({
         "type": "object",
@@ -315,9 +311,10 @@ async fn a_status_that_the_schema_refuses_is_told_until_the_schema_allows_it() -
     });
     let parent = stage.parent(STRICT, "p", spec).await?;
 
-    let told = stage.condition(condition::STALLED, "True").await?;
-    let message = told["message"].as_str().unwrap_or_default();
     let write = format!("update status of Strict {}/p: ", stage.namespace);
+    let why = reason::WRITE_REFUSED;
+    let told = stage.says(condition::STALLED, "True", why, &write).await?;
+    let message = told["message"].as_str().unwrap_or_default();
     ensure!(message.starts_with(&write), "{told:#}");
     ensure!(message.contains("status.phase"), "{told:#}");
     ensure!(

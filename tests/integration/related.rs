@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::support::{
     CONFIG_MAP, CONTROLLER, ControllerBuilder, Kind, NAMESPACE, Objects, Stage, THING, as_told,
-    config_map, eventually, throughout,
+    config_map, eventually,
 };
 
 /// A parent that waits for its related objects is served within this time after they can be had.
@@ -89,24 +89,9 @@ fn synced(stage: &Stage) -> Vec<String> {
         .collect()
 }
 
-/// No hook is called for a while.
-async fn no_calls(stage: &Stage) -> anyhow::Result<()> {
-    let before = stage.hook.count();
-    throughout("no call comes", async || {
-        let calls = stage.hook.calls();
-        ensure!(
-            calls.len() == before,
-            "one came: {:#}",
-            calls[before].json()
-        );
-        Ok(())
-    })
-    .await
-}
-
 /// Returns once the hook is called no more, whatever was still under way.
 async fn quiet(stage: &Stage) -> anyhow::Result<()> {
-    eventually("the calls end", async || no_calls(stage).await).await
+    eventually("the calls end", async || stage.no_calls().await).await
 }
 
 fn has(text: &str) -> impl Fn(&Value) -> bool {
@@ -150,7 +135,7 @@ async fn a_change_of_a_related_object_syncs_the_parents_that_asked_for_it_and_no
     )
     .await?;
 
-    no_calls(&stage).await?;
+    stage.no_calls().await?;
     assert_eq!(synced(&stage), ["a", "a", "a"]);
     assert_eq!(stage.hook.calls_to("/customize").len(), 0);
     assert_eq!(
@@ -229,7 +214,7 @@ async fn the_first_request_has_all_related_objects_and_thousands_of_others_start
     stage.hook.forget();
 
     create(2000, "other").await?;
-    no_calls(&stage).await?;
+    stage.no_calls().await?;
     assert_eq!(synced(&stage), [""; 0]);
     stage.poke(THING, "p").await?;
     Ok(())
@@ -292,7 +277,7 @@ async fn namespaces_are_followed_by_their_labels() -> anyhow::Result<()> {
     elsewhere
         .patch("cfg", json!({ "data": { "text": "newer" } }))
         .await?;
-    no_calls(&stage).await
+    stage.no_calls().await
 }
 
 #[tokio::test]
@@ -376,7 +361,7 @@ async fn a_parent_that_is_wished_otherwise_asks_the_customize_hook_again() -> an
 
     maps.patch("cfg-a", json!({ "data": { "text": "new" } }))
         .await?;
-    no_calls(&stage).await?;
+    stage.no_calls().await?;
     maps.patch("cfg-b", json!({ "data": { "text": "new" } }))
         .await?;
     let is_new = |it: &Value| it["cfg-b"]["data"]["text"] == "new";
@@ -400,27 +385,15 @@ async fn a_related_kind_that_is_installed_later_heals_the_parents_that_wait_for_
         let told = stage.event(object, event::SYNC_ERROR, text).await?;
         assert_eq!(told["type"], "Warning");
     }
-    eventually("the condition to tell of it", async || {
-        let told = stage.condition(condition::WATCHES_READY, "False").await?;
-        ensure!(told["reason"] == reason::RESOURCE_NOT_FOUND, "{told:#}");
-        ensure!(
-            told["message"].as_str().is_some_and(|it| it.contains(text)),
-            "{told:#}"
-        );
-        Ok(())
-    })
-    .await?;
+    let (watches, why) = (condition::WATCHES_READY, reason::RESOURCE_NOT_FOUND);
+    stage.says(watches, "False", why, text).await?;
     ensure!(
         !synced(&stage).contains(&"waiting".to_owned()),
         "it was synced"
     );
 
     let since = Instant::now();
-    let mut crd = crds::thing();
-    crd["metadata"]["name"] = format!("{}.{}", LATE.plural, crds::GROUP).into();
-    crd["spec"]["names"] = json!({
-        "kind": LATE.kind, "plural": LATE.plural, "singular": LATE.kind.to_lowercase(),
-    });
+    let crd = crds::like_thing(LATE.kind, LATE.plural);
     crds::install_one(&stage.client, &crd).await?;
     stage
         .objects(LATE)

@@ -28,10 +28,10 @@ pub(crate) use applying::{Applying, SERVER_SIDE, owner};
 pub(crate) use controller::ControllerBuilder;
 pub(crate) use decorator::{DecoratorBuilder, want};
 pub(crate) use objects::{
-    BIG_THING, CONFIG_MAP, CONTROLLER, DECORATOR, DEFAULTED, Kind, MULTI_V2, NAMESPACE, Objects,
-    POD, REPLICA_SET, SECRET, SERVICE, THING, config_map, data_of, labelled, version_of,
+    BIG_THING, CONFIG_MAP, CONTROLLER, DECORATOR, DEFAULTED, Kind, LEASE, MULTI_V2, NAMESPACE,
+    Objects, POD, REPLICA_SET, SECRET, SERVICE, THING, config_map, data_of, labelled, version_of,
 };
-pub(crate) use own::LEASE;
+pub(crate) use own::LONG_LEASE;
 pub(crate) use parity::{Parity, Tally};
 
 /// Label of controllers that the shared replica does not serve.
@@ -44,7 +44,7 @@ pub(crate) const STAGE: &str = "stage";
 const POKE: &str = "poke";
 
 /// Time for anything to happen: far more than it takes, for machines that are busy.
-pub(crate) const WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const WITHIN: Duration = Duration::from_mins(1);
 
 /// How long it is watched that something does not happen.
 const WHILE: Duration = Duration::from_millis(400);
@@ -234,9 +234,30 @@ impl Stage {
         .await
     }
 
-    /// A parent is touched, and for a while no hook is called.
-    pub(crate) async fn is_unserved(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
+    /// No hook is called for a while.
+    pub(crate) async fn no_calls(&self) -> anyhow::Result<()> {
         let before = self.hook.count();
+        throughout("no call comes", async || {
+            let calls = self.hook.calls();
+            let came = calls.get(before).map(Call::json);
+            anyhow::ensure!(calls.len() == before, "one came: {came:#?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// A parent is touched, and for a while no hook is called. What was under way before may end.
+    pub(crate) async fn is_unserved(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
+        let before = eventually("earlier calls to end", async || {
+            let before = self.hook.count();
+            wait::throughout(WHILE / 4, "no call comes", async || {
+                anyhow::ensure!(self.hook.count() == before, "one came");
+                Ok(())
+            })
+            .await?;
+            Ok(before)
+        })
+        .await?;
         let number = self.pokes.fetch_add(1, Ordering::Relaxed).to_string();
         let patch = json!({ "metadata": { "annotations": { POKE: number } } });
         self.objects(kind).patch(name, patch).await?;
@@ -307,6 +328,28 @@ impl Stage {
             let controller = controllers.get(name).await?;
             let found = condition_of(&controller, type_).filter(|it| it["status"] == status);
             found.with_context(|| format!("the status is {:#}", controller["status"]))
+        })
+        .await
+    }
+
+    /// The condition of this stage's controller, once it has this status and reason and its message contains `text`: one
+    /// that was told before for another reason is waited out.
+    pub(crate) async fn says(
+        &self,
+        type_: &str,
+        status: &str,
+        reason: &str,
+        text: &str,
+    ) -> anyhow::Result<Value> {
+        let what = format!("condition {type_} to be {status} for {reason} with {text:?}");
+        eventually(&what, async || {
+            let told = self.condition(type_, status).await?;
+            let message = told["message"].as_str().unwrap_or_default();
+            anyhow::ensure!(
+                told["reason"] == reason && message.contains(text),
+                "{told:#}"
+            );
+            Ok(told)
         })
         .await
     }

@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::ensure;
 use metashard_testkit::hook::gap;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::support::{
-    CONFIG_MAP, STAGE, Stage, THING, config_map, eventually, labelled, throughout,
-};
+use crate::support::{CONFIG_MAP, STAGE, Stage, THING, config_map, eventually, labelled};
 
 /// Until `count` more calls have come than now.
 async fn more_calls(stage: &Stage, count: usize) -> anyhow::Result<()> {
@@ -16,21 +15,6 @@ async fn more_calls(stage: &Stage, count: usize) -> anyhow::Result<()> {
     eventually(&format!("{count} more calls"), async || {
         let now = stage.hook.count();
         ensure!(now >= before + count, "only {} more", now - before);
-        Ok(())
-    })
-    .await
-}
-
-/// No call comes for a while.
-async fn no_calls(stage: &Stage) -> anyhow::Result<()> {
-    let before = stage.hook.count();
-    throughout("no call comes", async || {
-        let calls = stage.hook.calls();
-        ensure!(
-            calls.len() == before,
-            "one came: {:#}",
-            calls[before].json()
-        );
         Ok(())
     })
     .await
@@ -91,7 +75,7 @@ async fn a_parent_that_is_relabelled_away_is_left_alone_and_comes_back_by_its_la
 
     let away = json!({ "metadata": { "labels": { STAGE: "other" } }, "spec": { "children": [] } });
     things.patch("p", away).await?;
-    no_calls(&stage).await?;
+    stage.no_calls().await?;
 
     stage.objects(CONFIG_MAP).get("a").await?;
     let back = json!({ "metadata": { "labels": { STAGE: stage.namespace } } });
@@ -118,7 +102,7 @@ async fn an_ownerless_object_that_no_parent_selects_starts_no_sync() -> anyhow::
 
     others.create(other("a")).await?;
     others.patch("a", json!({ "data": { "k": "v" } })).await?;
-    no_calls(&stage).await?;
+    stage.no_calls().await?;
 
     let picked = json!({ "metadata": { "labels": { "app": "mine" } } });
     others.patch("a", picked).await?;
@@ -164,7 +148,7 @@ async fn with_ignore_status_changes_a_change_of_the_status_alone_starts_no_sync(
         .objects(THING)
         .patch_status("p", json!({ "theirs": 1 }))
         .await?;
-    no_calls(&stage).await?;
+    stage.no_calls().await?;
 
     let labels = json!({ "metadata": { "labels": { "more": "x" } } });
     stage.objects(THING).patch("p", labels).await?;
@@ -191,18 +175,14 @@ async fn resyncs(claim: &str, ignore_status: bool) -> anyhow::Result<()> {
         .parent(THING, "p", json!({ "status": { "ours": 1 } }))
         .await?;
     stage.settle(THING, "p").await?;
-    let before = stage.hook.count();
+    let since = Instant::now();
 
-    more_calls(&stage, 3).await?;
+    more_calls(&stage, 5).await?;
 
-    let calls = stage.hook.calls();
-    let (first, last) = (&calls[before], &calls[before + 2]);
-    let took = gap(first, last);
-    let about_two_seconds = Duration::from_millis(1700)..Duration::from_secs(4);
-    assert!(
-        about_two_seconds.contains(&took),
-        "two periods took {took:?}"
-    );
+    // Syncs are due at fixed times; one that was late may be the first of the five.
+    let took = since.elapsed();
+    let about_five_seconds = Duration::from_secs(3)..Duration::from_secs(10);
+    assert!(about_five_seconds.contains(&took), "five took {took:?}");
     assert_eq!(stage.writes()?, ["update things/status"]);
     Ok(())
 }
@@ -233,9 +213,12 @@ async fn a_hook_that_asks_for_it_is_called_again_and_sees_the_status_just_writte
         .await?;
     stage.parent(THING, "p", json!({})).await?;
 
-    more_calls(&stage, 4).await?;
-
-    let calls = stage.hook.calls();
+    let calls = eventually("four calls", async || {
+        let calls = stage.hook.calls();
+        ensure!(calls.len() >= 4, "only {}", calls.len());
+        Ok(calls)
+    })
+    .await?;
     let rounds: Vec<_> = calls
         .iter()
         .map(|it| it.json()["parent"]["status"]["round"].clone())
@@ -246,7 +229,7 @@ async fn a_hook_that_asks_for_it_is_called_again_and_sees_the_status_just_writte
         let wanted = Duration::from_millis(95)..Duration::from_secs(2);
         assert!(wanted.contains(&gap), "{gap:?} between two calls");
     }
-    no_calls(&stage).await
+    stage.no_calls().await
 }
 
 #[tokio::test]

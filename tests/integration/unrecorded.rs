@@ -1,13 +1,14 @@
 //! A replica that may not record whose finalizers are where.
 
 use anyhow::{Context, ensure};
-use metashard_api::names::{condition, event};
+use metashard_api::names::{condition, event, reason};
 use metashard_testkit::{Replica, proxy::Proxy, replica};
 use serde_json::{Value, json};
 
-use super::poor::{bind, bind_in, rule};
+use super::poor::{bind, bind_in, may_list, rule};
 use crate::support::{
-    CONFIG_MAP, CONTROLLER, LEASE, OWN_REPLICA, Stage, THING, WITHIN, condition_of, eventually,
+    CONFIG_MAP, CONTROLLER, LEASE, LONG_LEASE, OWN_REPLICA, Stage, THING, WITHIN, condition_of,
+    eventually,
 };
 
 /// A replica that acts as a user without rights to ConfigMaps, named as the stage's namespace.
@@ -27,10 +28,11 @@ async fn replica(stage: &Stage) -> anyhow::Result<(Replica, Proxy)> {
     bind_in(&stage.client, name, name, "here", here).await?;
     let mut options = replica::Options::new(cluster, name, name)?.flags([
         format!("--target-label-selector={OWN_REPLICA}={name}").as_str(),
-        LEASE,
+        LONG_LEASE,
     ]);
     let proxy = Proxy::start_as(cluster, name)?;
     options.kubeconfig = proxy.kubeconfig();
+    may_list(cluster, name, &[(CONTROLLER, ""), (LEASE, name)]).await?;
     let mut replica = Replica::start(cluster.group(), &options)?;
     replica.ready(WITHIN).await?;
     Ok((replica, proxy))
@@ -58,7 +60,8 @@ async fn a_finalizer_that_cannot_be_recorded_is_told_at_the_start_and_on_its_con
     let record = format!("metashard-finalizers-{uid}");
     let create = format!("write record ConfigMap {name}/{record}: ");
     let cannot = format!("User \"{name}\" cannot create resource \"configmaps\"");
-    let told = stage.condition(condition::AUTHORIZED, "False").await?;
+    let (authorized, why) = (condition::AUTHORIZED, reason::FORBIDDEN);
+    let told = stage.says(authorized, "False", why, &create).await?;
     let message = told["message"].as_str().unwrap_or_default();
     ensure!(
         message.starts_with(&create) && message.contains(&cannot),

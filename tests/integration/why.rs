@@ -76,25 +76,21 @@ async fn a_new_parent_and_an_edited_one_are_causes_and_the_writes_are_named() ->
     let edit = json!({ "spec": children("2") });
     stage.objects(THING).patch("p", edit).await?;
 
-    let wrote = |what: &str| {
+    let written = |sync: &Value, what: &str| -> Option<Value> {
         let what = format!("{what} ConfigMap {}/a", stage.namespace);
-        move |sync: &Value| {
-            let writes = sync["writes"].as_array();
-            writes.is_some_and(|all| all.iter().any(|it| it["what"] == what.as_str()))
-        }
+        let mut writes = sync["writes"].as_array()?.iter();
+        writes.find(|it| it["what"] == what.as_str()).cloned()
     };
-    let edited = because(&stage, "parent", wrote("update")).await?;
+    let is_update = |sync: &Value| written(sync, "update").is_some();
+    let edited = because(&stage, "parent", is_update).await?;
     assert_eq!(edited["calls"][0]["hook"], "sync");
     assert_eq!(edited["calls"][0]["result"], "answered");
-    let why_written = edited["writes"][0]["why"].as_str().unwrap_or_default();
+    let update = written(&edited, "update").context("an update")?;
+    let why_written = update["why"].as_str().unwrap_or_default();
     assert!(why_written.contains("data"), "{edited:#}");
     // The child itself is asked for as well.
-    assert!(
-        why(&stage, "configmap/a")
-            .await?
-            .iter()
-            .any(wrote("create"))
-    );
+    let of_child = why(&stage, "configmap/a").await?;
+    assert!(of_child.iter().any(|it| written(it, "create").is_some()));
     Ok(())
 }
 

@@ -321,9 +321,9 @@ impl Cluster {
     /// # Errors
     /// If the cluster was started without [`Options::audit`] and [`Options::audit_bodies`].
     pub fn audit_events(&self) -> anyhow::Result<Vec<Value>> {
-        let path = servers::audit_log(self.folder());
-        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        text.lines()
+        let (lines, _) = self.audit_lines(0)?;
+        lines
+            .lines()
             .map(|line| serde_json::from_str(line).context("read an audit event"))
             .collect()
     }

@@ -54,9 +54,14 @@ pub async fn install_one(client: &Client, crd: &Value) -> anyhow::Result<()> {
 
 /// `Thing`, plural `things`: namespaced, with a status subresource. The usual parent.
 pub fn thing() -> Value {
+    like_thing("Thing", "things")
+}
+
+/// A kind of another name that is as [`thing`] otherwise.
+pub fn like_thing(kind: &str, plural: &str) -> Value {
     crd(
-        "Thing",
-        "things",
+        kind,
+        plural,
         "Namespaced",
         &[version("v1", &anything(), true)],
     )

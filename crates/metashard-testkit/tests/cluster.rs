@@ -26,15 +26,18 @@ const SECONDS: Duration = Duration::from_secs(1);
 /// Set in a child process: the test that holds a cluster open until it is killed.
 const HOLD: &str = "METASHARD_TESTKIT_HOLD";
 
+/// On a machine that does nothing else it takes less than a quarter of this.
+const READY_SOON: Duration = Duration::from_secs(20);
+
 #[tokio::test]
-async fn a_cluster_is_ready_within_five_seconds() -> anyhow::Result<()> {
+async fn a_cluster_is_ready_soon() -> anyhow::Result<()> {
     let start = Instant::now();
 
     let cluster = Cluster::start(Options::default()).await?;
     let took = start.elapsed();
 
     let version = cluster.admin().await?.apiserver_version().await?;
-    assert!(took < 5 * SECONDS, "{} took {took:?}", version.git_version);
+    assert!(took < READY_SOON, "{} took {took:?}", version.git_version);
     Ok(())
 }
 
@@ -85,13 +88,16 @@ async fn the_audit_log_tells_who_did_what() -> anyhow::Result<()> {
 
     let name = cluster.namespace("audited").await?;
 
-    let found = cluster.audit_events()?.into_iter().any(|event| {
-        event["verb"] == "create"
-            && event["user"]["username"] == ADMIN
-            && event["objectRef"]["name"] == *name
-    });
-    assert!(found);
-    Ok(())
+    eventually(20 * SECONDS, "the line about it", async || {
+        let found = cluster.audit_events()?.into_iter().any(|event| {
+            event["verb"] == "create"
+                && event["user"]["username"] == ADMIN
+                && event["objectRef"]["name"] == *name
+        });
+        ensure!(found, "there is none");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -152,7 +158,7 @@ async fn nothing_is_left_after_the_test_process_was_killed() -> anyhow::Result<(
     holder.0.kill()?;
     holder.0.wait()?;
 
-    eventually(5 * SECONDS, "the end of all its processes", async || {
+    eventually(20 * SECONDS, "the end of all its processes", async || {
         let left = processes_that_name(&folder)?;
         ensure!(left.is_empty(), "still running: {left:?}");
         ensure!(!folder.exists(), "{} is still there", folder.display());

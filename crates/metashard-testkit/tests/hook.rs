@@ -94,7 +94,7 @@ fn a_cut_connection_gives_no_answer_or_half_of_one() -> anyhow::Result<()> {
 fn a_hook_that_never_answers_keeps_its_caller_waiting() -> anyhow::Result<()> {
     let hook = FakeHook::start(|_| Answer::never())?;
     let mut stream = TcpStream::connect(("127.0.0.1", hook.port()))?;
-    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
     write!(
         stream,
         "POST / HTTP/1.1\r\nhost: hook\r\ncontent-length: 0\r\n\r\n"

@@ -218,6 +218,16 @@ impl Scene {
     fn commands(&self) -> Vec<ShardCommand> {
         self.commands.lock().clone()
     }
+
+    /// Waits until the code that runs shards has been told this.
+    async fn is_told(&self, wanted: &ShardCommand) -> anyhow::Result<()> {
+        eventually(SOON, "a command", async || {
+            let commands = self.commands();
+            ensure!(commands.contains(wanted), "there are {commands:?}");
+            Ok(())
+        })
+        .await
+    }
 }
 
 /// Plays the code that runs shards: does all that it is told at once.
@@ -292,12 +302,8 @@ async fn worker_joins_once_there_is_a_map_and_serves_what_it_gives() -> anyhow::
 
     scene.write_map(map_of(1, 2, &incarnation, 4)).await?;
     scene.acts(4).await?;
-    assert!(
-        scene
-            .commands()
-            .contains(&ShardCommand::Drop { claim: claim(3) })
-    );
-    Ok(())
+    let dropped = ShardCommand::Drop { claim: claim(3) };
+    scene.is_told(&dropped).await
 }
 
 #[tokio::test]
@@ -332,11 +338,8 @@ async fn fenced_worker_drops_everything_and_joins_as_another_incarnation() -> an
     .await?;
 
     assert_eq!(scene.authority(), None);
-    assert!(
-        scene
-            .commands()
-            .contains(&ShardCommand::Drop { claim: claim(3) })
-    );
+    let dropped = ShardCommand::Drop { claim: claim(3) };
+    scene.is_told(&dropped).await?;
     assert_eq!(scene.lease(&incarnation).await?.holder, Holder::Fenced);
     scene.write_map(map_of(1, 2, &next, 4)).await?;
     scene.acts(4).await
@@ -381,9 +384,9 @@ async fn worker_outlives_an_outage_of_the_api_server_suspended_and_with_all_it_h
 
     assert_eq!(scene.joined().await?, incarnation);
     scene.acts(3).await?;
+    scene.is_told(&ShardCommand::Suspend).await?;
+    scene.is_told(&ShardCommand::Resume).await?;
     let commands = scene.commands();
-    assert!(commands.contains(&ShardCommand::Suspend));
-    assert!(commands.contains(&ShardCommand::Resume));
     assert!(!commands.contains(&ShardCommand::Drop { claim: claim(3) }));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::{fs, process::Stdio};
 use anyhow::{Context, ensure};
 use metashard_testkit::cluster;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
 
 use super::{Ran, User, ran};
 use crate::support::{CONFIG_MAP, STAGE, Stage, THING, WITHIN, config_map, data_of, eventually};
@@ -85,15 +85,14 @@ async fn status_shows_controllers_in_each_form_and_ends_with_1_while_one_is_not_
         .objects(crate::support::CONTROLLER)
         .patch(name, lost)
         .await?;
-    let bad = eventually("a controller that is not ready", async || {
+    eventually("a controller that is not ready", async || {
         let bad = admin.runs(["status", name]).await?;
         ends(&bad, 1)?;
         ensure!(bad.text.contains("False"), "{bad:#?}");
-        Ok(bad)
+        ensure!(bad.text.contains("thinsg"), "{bad:#?}");
+        Ok(())
     })
-    .await?;
-    ensure!(bad.text.contains("thinsg"), "{bad:#?}");
-    Ok(())
+    .await
 }
 
 #[tokio::test]
@@ -118,22 +117,25 @@ async fn a_watch_prints_what_changes() -> anyhow::Result<()> {
     let patch = json!({ "spec": { "children": both } });
     stage.objects(THING).patch("p", patch).await?;
 
-    let wait = tokio::time::timeout(WITHIN, status.next_line());
-    let changed = wait.await??.context("read a line")?;
-    ensure!(
-        changed.contains("True") && changed.contains(" 2 "),
-        "{changed}"
-    );
-    let found = tokio::time::timeout(WITHIN, async {
-        while let Ok(Some(line)) = tree.next_line().await {
-            if line.contains("ConfigMap/b") {
-                return true;
+    let is_changed = |line: &str| line.contains("True") && line.contains(" 2 ");
+    comes(&mut status, is_changed).await?;
+    comes(&mut tree, |line| line.contains("ConfigMap/b")).await
+}
+
+/// Reads on until a line is as wanted.
+async fn comes(
+    lines: &mut Lines<impl AsyncBufRead + Unpin>,
+    wanted: impl Fn(&str) -> bool,
+) -> anyhow::Result<()> {
+    let found = async {
+        loop {
+            let line = lines.next_line().await?.context("it has ended")?;
+            if wanted(&line) {
+                return Ok(());
             }
         }
-        false
-    });
-    ensure!(found.await?);
-    Ok(())
+    };
+    tokio::time::timeout(WITHIN, found).await?
 }
 
 #[tokio::test]

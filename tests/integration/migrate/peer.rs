@@ -13,7 +13,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::support::{Kind, Objects, POD, eventually};
+use crate::support::{Kind, LEASE, Objects, POD, eventually};
 
 pub(super) const IMAGE: &str = "ghcr.io/metacontroller/metacontroller:v4.17.2";
 
@@ -28,13 +28,6 @@ pub(super) const DEPLOYMENT: Kind = Kind {
     kind: "Deployment",
     plural: "deployments",
     ..STATEFUL_SET
-};
-
-pub(super) const LEASE: Kind = Kind {
-    api_version: "coordination.k8s.io/v1",
-    kind: "Lease",
-    plural: "leases",
-    namespaced: true,
 };
 
 /// Seconds that its Lease lasts.

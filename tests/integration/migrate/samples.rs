@@ -152,11 +152,15 @@ async fn the_guides_samples_are_what_the_commands_show() -> anyhow::Result<()> {
 
     // The Pods end once they were waited for.
     let cluster = &scene.stage.shared.cluster;
-    let terminal = scene.begun(&samples, "migrate apply").await?;
     cluster.hold_controller_manager(true)?;
-    let waits = terminal.shows(WAITING, WITHIN).await;
+    let waits = async {
+        let terminal = scene.begun(&samples, "migrate apply").await?;
+        terminal.shows(WAITING, WITHIN).await?;
+        anyhow::Ok(terminal)
+    };
+    let waits = waits.await;
     cluster.hold_controller_manager(false)?;
-    waits?;
+    let terminal = waits?;
     scene
         .ends_as(&mut samples, "migrate apply", terminal)
         .await?;

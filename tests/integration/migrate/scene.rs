@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use metashard_api::names::MIGRATION_RECORD;
+use metashard_api::names::{ANNOTATION_OBSERVE, MIGRATION_RECORD};
 use metashard_testkit::{Cluster, FakeHook, Replica, Terminal, cluster, hook::Answer, replica};
 use serde_json::{Value, json};
 use tokio::{
@@ -17,10 +17,10 @@ use tokio::{
     sync::{Mutex, MutexGuard, OnceCell},
 };
 
-use super::peer::{self, DEPLOYMENT, LEASE, Peer, STATEFUL_SET};
+use super::peer::{self, DEPLOYMENT, Peer, STATEFUL_SET};
 use crate::support::{
-    CONFIG_MAP, CONTROLLER, DECORATOR, Kind, Objects, POD, Parity, REPLICA_SET, Shared, Stage,
-    WITHIN, condition_of, config_map, data_of, eventually, install_crds, throughout,
+    CONFIG_MAP, CONTROLLER, DECORATOR, Kind, LEASE, Objects, POD, Parity, REPLICA_SET, Shared,
+    Stage, WITHIN, condition_of, config_map, data_of, eventually, install_crds, throughout,
 };
 
 /// The user that may do nothing.
@@ -34,7 +34,7 @@ pub(super) struct Scene {
     pub(super) stage: Stage,
     pub(super) peer: Peer,
     pub(super) replica: Option<Replica>,
-    /// The hooks fail.
+    /// The hooks fail for controllers that metashard acts on.
     pub(super) breaks: Arc<AtomicBool>,
     pub(super) cast: Cast,
     pub(super) names: [String; 2],
@@ -104,10 +104,12 @@ pub(super) async fn scene_of(cast: Cast) -> anyhow::Result<Scene> {
     let breaks = Arc::<AtomicBool>::default();
     let broken = Arc::clone(&breaks);
     let hook = FakeHook::start(move |call| {
-        if broken.load(Ordering::SeqCst) {
+        let request = call.json();
+        let annotations = &request["controller"]["metadata"]["annotations"];
+        let acts = annotations[ANNOTATION_OBSERVE] != "true";
+        if acts && broken.load(Ordering::SeqCst) {
             return Answer::status(500, "broken");
         }
-        let request = call.json();
         let (parent, field) = if request["object"].is_object() {
             (&request["object"], "attachments")
         } else {
@@ -343,7 +345,7 @@ impl Scene {
             let annotations = &controller["metadata"]["annotations"];
             let round = annotations["metashard.io/migration"].as_str();
             marks.push((
-                annotations["metashard.io/observe"] == "true",
+                annotations[ANNOTATION_OBSERVE] == "true",
                 round.map(str::to_owned),
             ));
         }

@@ -33,6 +33,7 @@ pub(crate) const SECRET: Kind = namespaced("v1", "Secret", "secrets");
 pub(crate) const SERVICE: Kind = namespaced("v1", "Service", "services");
 pub(crate) const REPLICA_SET: Kind = namespaced("apps/v1", "ReplicaSet", "replicasets");
 pub(crate) const POD: Kind = namespaced("v1", "Pod", "pods");
+pub(crate) const LEASE: Kind = namespaced("coordination.k8s.io/v1", "Lease", "leases");
 pub(crate) const EVENT: Kind = namespaced("v1", "Event", "events");
 pub(crate) const NAMESPACE: Kind = cluster_scoped("v1", "Namespace", "namespaces");
 pub(crate) const CONTROLLER: Kind = cluster_scoped(

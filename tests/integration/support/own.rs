@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{ControllerBuilder, OWN_REPLICA, Stage, WITHIN};
 
 /// Longer than by default: machines that run tests are busy.
-pub(crate) const LEASE: &str = "--lease-duration=8s";
+pub(crate) const LONG_LEASE: &str = "--lease-duration=8s";
 
 impl Stage {
     /// A replica for this stage alone, whose system namespace is the stage's namespace. Once it is ready.
@@ -21,7 +21,7 @@ impl Stage {
         let cluster = &self.shared.cluster;
         let selector = format!("--target-label-selector={OWN_REPLICA}={}", self.namespace);
         let options = replica::Options::new(cluster, name, &self.namespace)?
-            .flags([selector.as_str(), LEASE, "--zap-log-level=debug"])
+            .flags([selector.as_str(), LONG_LEASE, "--zap-log-level=debug"])
             .faults(faults);
         Replica::start(cluster.group(), &options)
     }

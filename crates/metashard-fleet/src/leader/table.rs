@@ -26,10 +26,6 @@ const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// Watch events only ever bring it forward. After a write without an answer, or one that was refused, and whenever a
 /// watch event shows something strange, it is in doubt: a quorum read comes before anything else.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "what is known of a map, each fact apart from the others"
-)]
 pub(crate) struct Table {
     newest: Option<Seen>,
     /// The highest numbers of any map seen: one that is made anew goes on above them.

@@ -93,15 +93,20 @@ async fn an_event_about_a_controller_waits_for_none_about_other_objects() -> any
     let api: Api<Written> = Api::namespaced(cluster.admin().await?, &kit.namespace);
     let before = eventually(SOON, "the Event about the controller", async || {
         let events = api.list(&ListParams::default()).await?.items;
-        let is_controllers = |it: &Written| it.involved_object.uid.as_deref() == Some("controller");
-        ensure!(
-            events.iter().any(is_controllers),
-            "not among {}",
-            events.len()
-        );
-        Ok(events.len())
+        let is_controllers =
+            |it: &&Written| it.involved_object.uid.as_deref() == Some("controller");
+        let found = events.iter().find(is_controllers);
+        let own = version(found.with_context(|| format!("not among {}", events.len()))?)?;
+        let versions: Vec<u64> = events.iter().map(version).collect::<Result<_, _>>()?;
+        Ok(versions.into_iter().filter(|it| *it < own).count())
     })
     .await?;
     assert!(before < MANY / 2, "{before} were written before it");
     Ok(())
+}
+
+/// By which the writes of the API server can be put in order.
+fn version(event: &Written) -> anyhow::Result<u64> {
+    let version = event.metadata.resource_version.as_deref();
+    Ok(version.context("a version")?.parse()?)
 }

@@ -14,7 +14,7 @@ use metashard_kube::{
 use metashard_testkit::{Cluster, cluster::Options, wait::eventually};
 
 use crate::{
-    kit::{Kit, Recorder, SOON, seen},
+    kit::{Kit, Recorder, SOON, live, seen},
     proxy::Proxy,
 };
 
@@ -135,7 +135,7 @@ async fn every_view_recovers_from_restarts_of_the_api_server() -> anyhow::Result
             seen(view, &kit.namespace, &name)
                 .await
                 .with_context(|| format!("round {round}, {view:?}"))?;
-            assert_eq!(*view.state().borrow(), ViewState::Live);
+            live(view).await?;
         }
     }
     secret_api

@@ -118,8 +118,12 @@ async fn a_write_goes_out_under_the_name_of_the_program() -> anyhow::Result<()> 
 async fn each_refusal_is_told_apart() -> anyhow::Result<()> {
     let kit = Kit::shared().await?;
     let gate = open(&kit);
-    let (me, authority) = (Identity::process(), authority::fresh()?);
-    let try_write = async |write: Write| gate.write(&me, &authority, &write).await;
+    let me = Identity::process();
+    // One for each write: how long they take together on a busy machine is not asked here.
+    let try_write = async |write: Write| {
+        let authority = authority::fresh().unwrap();
+        gate.write(&me, &authority, &write).await
+    };
     let first = try_write(create(&kit, "one")).await?.context("an object")?;
     let second = try_write(update(&kit, "one", first.uid(), first.resource_version()))
         .await?
@@ -202,7 +206,7 @@ async fn an_apply_creates_what_is_not_there_and_changes_only_what_it_was_made_fo
 -> anyhow::Result<()> {
     let kit = Kit::shared().await?;
     let gate = open(&kit);
-    let (me, authority) = (Identity::process(), authority::fresh()?);
+    let me = Identity::process();
     let apply = |metadata: Value, data: &str, aim: Aim| {
         let mut body = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "x": data }, "metadata": metadata });
         body["metadata"]["namespace"] = kit.namespace.as_str().into();
@@ -211,7 +215,10 @@ async fn an_apply_creates_what_is_not_there_and_changes_only_what_it_was_made_fo
         let manager = "metacontroller".into();
         write(&kit, "one", Op::Apply { body, manager, aim })
     };
-    let try_write = async |write: Write| gate.write(&me, &authority, &write).await;
+    let try_write = async |write: Write| {
+        let authority = authority::fresh().unwrap();
+        gate.write(&me, &authority, &write).await
+    };
     let new = || json!({ "resourceVersion": NO_VERSION });
     let of = |object: &Object| json!({ "uid": object.uid(), "resourceVersion": object.resource_version() });
 
@@ -316,8 +323,8 @@ async fn a_write_is_given_up_when_the_authority_that_sent_it_ends() -> anyhow::R
         authority::fresh()?,
         create(&kit, "one"),
     );
-    // An authority of 4 s with a margin of 0.4 s.
-    let result = tokio::time::timeout(Duration::from_secs(4), gate.write(&me, &authority, &write));
+    // An authority of 4 s with a margin of 0.4 s; without it the write would wait for much longer than this.
+    let result = tokio::time::timeout(Duration::from_secs(8), gate.write(&me, &authority, &write));
 
     assert!(matches!(result.await?, Err(WriteError::Unavailable(_))));
     assert_eq!(gate.in_flight(CLAIM), 0);

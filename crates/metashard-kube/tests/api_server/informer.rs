@@ -253,11 +253,12 @@ async fn a_missing_crd_is_named_and_found_soon_after_it_is_installed() -> anyhow
     tokio::time::timeout(Duration::from_secs(8), view.synced())
         .await
         .context("the view is not live")?;
-    assert!(
-        discovery
-            .lookup(crds::API_VERSION, "things")
-            .is_some_and(|things| things.has_status)
-    );
+    eventually(SOON, "discovery to know the kind", async || {
+        let found = discovery.lookup(crds::API_VERSION, "things");
+        ensure!(found.is_some_and(|things| things.has_status), "it does not");
+        Ok(())
+    })
+    .await?;
     shutdown.request();
     running.await?;
     Ok(())

@@ -12,7 +12,7 @@ use metashard_api::{endpoint::SourceKind, resource::Resource};
 use metashard_kube::{
     client::{Clients, Options},
     identity::Identity,
-    informer::{Event, Informers, Subscriber, View, ViewKey},
+    informer::{Event, Informers, Subscriber, View, ViewKey, ViewState},
     metrics::Metrics,
 };
 use metashard_runtime::clock::Clock;
@@ -161,6 +161,14 @@ pub(crate) async fn synced(view: &View) -> anyhow::Result<()> {
     tokio::time::timeout(SOON, view.synced())
         .await
         .with_context(|| format!("no first list of {view:?}"))
+}
+
+/// Waits until the view is followed.
+pub(crate) async fn live(view: &View) -> anyhow::Result<()> {
+    let mut state = view.state();
+    let live = state.wait_for(|it| *it == ViewState::Live);
+    drop(tokio::time::timeout(SOON, live).await??);
+    Ok(())
 }
 
 /// Waits until the view has an object of this name.
