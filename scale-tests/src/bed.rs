@@ -18,7 +18,7 @@ use kube::{
     core::GroupVersionKind,
 };
 use metashard_api::{
-    names,
+    names::{self, SYSTEM_NAMESPACE},
     shard_map::{self, ShardMap, ShardMapSpec},
 };
 use metashard_testkit::{
@@ -41,7 +41,7 @@ use crate::{
     objects::{self, NAMESPACE},
     record::Record,
     scrape::{Contacts, Scraper},
-    subject::{self, Place, Recipe, SYSTEM, Subject},
+    subject::{self, Place, Recipe, Subject},
 };
 
 /// Time for anything that is not measured.
@@ -340,7 +340,7 @@ impl Bed {
 
     /// The map.
     pub(crate) async fn map(&self) -> anyhow::Result<ShardMapSpec> {
-        let maps: Api<ShardMap> = Api::namespaced(self.client.clone(), SYSTEM);
+        let maps: Api<ShardMap> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         Ok(maps.get(shard_map::NAME).await?.spec)
     }
 
@@ -356,7 +356,7 @@ impl Bed {
 
     /// Leases of the fleet.
     pub(crate) fn leases(&self) -> Api<Lease> {
-        Api::namespaced(self.client.clone(), SYSTEM)
+        Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE)
     }
 
     /// Ends an API server as a crash would, the first or the second, and notes that its log may have a hole there.
@@ -418,7 +418,7 @@ fn is_done(thing: &DynamicObject, wanted: &BTreeMap<String, u64>) -> bool {
 
 async fn install(client: &Client) -> anyhow::Result<()> {
     shipped::put_crds(client).await?;
-    shipped::put_system(client, SYSTEM).await?;
+    shipped::put_system(client, SYSTEM_NAMESPACE).await?;
     crds::install_one(client, &crds::thing()).await?;
     apply(client, &objects::namespace()).await?;
     apply(client, &objects::rights()).await?;

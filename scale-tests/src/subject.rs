@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use metashard_api::names::SYSTEM_NAMESPACE;
 use metashard_testkit::{cluster::free_port, group::Group};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
@@ -15,9 +16,6 @@ use tokio::{
     net::TcpStream,
     time::timeout,
 };
-
-/// Where Leases of workers and the map are.
-pub(crate) const SYSTEM: &str = "metashard-system";
 
 /// Flags of a peer: by default it has 5 syncs and 5 requests a second, which is what would be measured.
 const PEER: [&str; 3] = [
@@ -101,7 +99,7 @@ impl Subject {
                 .arg("--kubeconfig")
                 .arg(&recipe.kubeconfig)
                 .args(["--replica-name", name])
-                .args(["--system-namespace", SYSTEM])
+                .args(["--system-namespace", SYSTEM_NAMESPACE])
                 .args(["--grpc-address", &format!("{}:0", place.peers_host)])
                 .env("METASHARD_FAULTS", &recipe.plant);
         }

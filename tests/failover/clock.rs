@@ -1,13 +1,13 @@
 //! A replica on a machine whose clock is set by an hour.
 
 use anyhow::ensure;
-use metashard_api::names::event;
+use metashard_api::names::{SYSTEM_NAMESPACE, event};
 use metashard_testkit::{calendar::Calendar, tools::skip};
 use rustix::process::Signal;
 
 use crate::{
     ALL, ALL_ROLES,
-    fleet::{Fleet, SYSTEM},
+    fleet::Fleet,
     meddled::is_well,
     turn, while_edited,
 };
@@ -17,7 +17,7 @@ const HOUR: i64 = 3600;
 #[tokio::test]
 async fn clock_that_is_set_by_an_hour_moves_nothing_and_is_told_of() -> anyhow::Result<()> {
     let _turn = turn().await;
-    let mut fleet = Fleet::start(&ALL.map(|name| (name, ALL_ROLES)), SYSTEM).await?;
+    let mut fleet = Fleet::start(&ALL.map(|name| (name, ALL_ROLES)), SYSTEM_NAMESPACE).await?;
     let Some(calendar) = Calendar::new(fleet.folder())? else {
         return skip(
             "clock_that_is_set_by_an_hour_moves_nothing_and_is_told_of",

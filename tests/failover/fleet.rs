@@ -16,7 +16,10 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
-use metashard_api::shard_map::{self, ShardMap, ShardMapSpec};
+use metashard_api::{
+    names::SYSTEM_NAMESPACE,
+    shard_map::{self, ShardMap, ShardMapSpec},
+};
 use metashard_runtime::clock::Clock;
 use metashard_testkit::{
     Cluster, FakeHook, Replica,
@@ -58,9 +61,6 @@ const NAMESPACE: &str = "parents";
 /// How long the map is looked at before it counts as at rest.
 const REST: Duration = Duration::from_secs(1);
 
-/// Where Leases of workers and the map are.
-pub(crate) const SYSTEM: &str = "metashard-system";
-
 /// Replicas that share controllers.
 pub(crate) struct Fleet {
     replicas: BTreeMap<&'static str, Replica>,
@@ -86,7 +86,7 @@ impl Fleet {
         .await?;
         let client = cluster.admin().await?;
         shipped::put_crds(&client).await?;
-        shipped::put_system(&client, SYSTEM).await?;
+        shipped::put_system(&client, SYSTEM_NAMESPACE).await?;
         crds::install_one(&client, &crds::thing()).await?;
         let mut fleet = Self {
             replicas: BTreeMap::new(),
@@ -130,7 +130,7 @@ impl Fleet {
         role: &str,
     ) -> anyhow::Result<()> {
         let namespace = format!("--leader-election-namespace={}", self.leader_namespace);
-        let options = Options::new(&self.cluster, name, SYSTEM)?.flags([role, &namespace]);
+        let options = Options::new(&self.cluster, name, SYSTEM_NAMESPACE)?.flags([role, &namespace]);
         let options = options.environment(environment);
         // The old one ends before.
         drop(self.replicas.remove(name));
@@ -320,7 +320,7 @@ impl Fleet {
 
     /// The map.
     pub(crate) async fn map(&self) -> anyhow::Result<ShardMapSpec> {
-        let maps: Api<ShardMap> = Api::namespaced(self.client.clone(), SYSTEM);
+        let maps: Api<ShardMap> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         Ok(maps.get(shard_map::NAME).await?.spec)
     }
 

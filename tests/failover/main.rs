@@ -14,6 +14,7 @@ mod versions;
 use std::{convert::Infallible, time::Duration};
 
 use anyhow::{Context, ensure};
+use metashard_api::names::SYSTEM_NAMESPACE;
 use metashard_testkit::wait::throughout;
 use rustix::process::Signal;
 use tokio::{
@@ -21,7 +22,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::fleet::{Fleet, SYSTEM};
+use crate::fleet::Fleet;
 
 /// What a crash may cost the controllers of the replica that crashed: a Lease of 4 s, and the take-over, which is 6 s at
 /// most on a machine of its own; the rest is for machines that are busy with something else. The figures are printed.
@@ -185,7 +186,7 @@ async fn lose_lead(fleet: &Fleet) -> anyhow::Result<()> {
 async fn replicas_that_crash_freeze_leave_or_lose_the_lead_are_replaced_in_time_and_never_doubled()
 -> anyhow::Result<()> {
     let _turn = turn().await;
-    let mut fleet = Fleet::start(&ALL.map(|name| (name, ALL_ROLES)), SYSTEM).await?;
+    let mut fleet = Fleet::start(&ALL.map(|name| (name, ALL_ROLES)), SYSTEM_NAMESPACE).await?;
     let edits = fleet.edit();
     let fleet = &mut fleet;
     let faults = Box::pin(async {
@@ -215,11 +216,12 @@ async fn hook_that_outlasts_a_drain_is_called_anew_elsewhere_and_holds_up_no_oth
 -> anyhow::Result<()> {
     let _turn = turn().await;
     let both = ["alpha", "beta"];
-    let mut fleet = Fleet::start(&both.map(|name| (name, ALL_ROLES)), SYSTEM).await?;
+    let mut fleet = Fleet::start(&both.map(|name| (name, ALL_ROLES)), SYSTEM_NAMESPACE).await?;
     let edits = fleet.edit();
     let fleet = &mut fleet;
     let faults = Box::pin(async {
         fleet.is_shared_by(&both).await?;
+        fleet.is_at_rest().await?;
         let victim = fleet.follower().await?;
         let owners = fleet.owners().await?;
         let mut its = owners.iter().filter(|(_, owner)| *owner == victim);

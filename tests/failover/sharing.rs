@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use metashard_api::names::SYSTEM_NAMESPACE;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use crate::{
-    ALL, ALL_ROLES,
-    fleet::{Fleet, SYSTEM},
-    turn, while_edited,
-};
+use crate::{ALL, ALL_ROLES, fleet::Fleet, turn, while_edited};
 
 /// How long sharing may take after a change of the fleet.
 const SHARED_WITHIN: Duration = Duration::from_secs(15);
@@ -19,7 +16,7 @@ const SHARED_WITHIN: Duration = Duration::from_secs(15);
 async fn fleet_that_shrinks_and_grows_under_load_serves_each_controller_once() -> anyhow::Result<()>
 {
     let _turn = turn().await;
-    let mut fleet = Fleet::start(&ALL.map(|name| (name, ALL_ROLES)), SYSTEM).await?;
+    let mut fleet = Fleet::start(&ALL.map(|name| (name, ALL_ROLES)), SYSTEM_NAMESPACE).await?;
     let edits = fleet.edit();
     let fleet = &mut fleet;
     let changes = Box::pin(async {

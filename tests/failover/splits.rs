@@ -15,6 +15,7 @@ use kube::{
 };
 use metashard_api::{
     id::{ControllerUid, Slice},
+    names::SYSTEM_NAMESPACE,
     shard_map::{self, ShardMap, ShardMapSpec},
     v1alpha1::composite::CompositeController,
 };
@@ -32,7 +33,7 @@ use metashard_testkit::{
 use serde_json::{Value, json};
 use tokio::{process::Command, time::Instant};
 
-use crate::{fleet::SYSTEM, history::ownership, turn};
+use crate::{history::ownership, turn};
 
 /// Time for anything that is not measured.
 const WITHIN: Duration = Duration::from_mins(1);
@@ -72,7 +73,7 @@ impl Stage {
         let cluster = Cluster::start(cluster::Options::default()).await?;
         let client = cluster.admin().await?;
         shipped::put_crds(&client).await?;
-        shipped::put_system(&client, SYSTEM).await?;
+        shipped::put_system(&client, SYSTEM_NAMESPACE).await?;
         crds::install_one(&client, &crds::thing()).await?;
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
@@ -91,7 +92,7 @@ impl Stage {
         ensure!(applied.len() == objects.len(), "not all is applied");
         let mut started = Vec::new();
         for name in replicas {
-            let options = Options::new(&cluster, name, SYSTEM)?
+            let options = Options::new(&cluster, name, SYSTEM_NAMESPACE)?
                 .flags(["--role=all"])
                 .faults("merge-after=20");
             started.push(Replica::start(cluster.group(), &options)?);
@@ -210,7 +211,7 @@ impl Stage {
     }
 
     pub(crate) async fn map(&self) -> anyhow::Result<ShardMapSpec> {
-        let maps: Api<ShardMap> = Api::namespaced(self.client.clone(), SYSTEM);
+        let maps: Api<ShardMap> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         Ok(maps.get(shard_map::NAME).await?.spec)
     }
 

@@ -8,13 +8,13 @@ use kube::{
     core::GroupVersionKind,
 };
 use metashard_api::{
-    names::{ANNOTATION_ADDRESS, WORKER_LEASE_PREFIX},
+    names::{ANNOTATION_ADDRESS, SYSTEM_NAMESPACE, WORKER_LEASE_PREFIX},
     shard_map,
 };
 use metashard_testkit::{Replica, replica::Options};
 use serde_json::Value;
 
-use super::{Fleet, SYSTEM};
+use super::Fleet;
 
 impl Fleet {
     /// Changes the map as an editor does, until that goes through.
@@ -55,7 +55,7 @@ impl Fleet {
     fn raw_maps(&self) -> Api<DynamicObject> {
         let gvk = GroupVersionKind::gvk("metashard.io", "v1beta1", "ShardMap");
         let resource = ApiResource::from_gvk_with_plural(&gvk, "shardmaps");
-        Api::namespaced_with(self.client.clone(), SYSTEM, &resource)
+        Api::namespaced_with(self.client.clone(), SYSTEM_NAMESPACE, &resource)
     }
 
     /// Gives the Lease of a replica's worker to somebody else.
@@ -94,13 +94,18 @@ impl Fleet {
     }
 
     fn worker_leases(&self) -> Api<Lease> {
-        Api::namespaced(self.client.clone(), SYSTEM)
+        Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE)
     }
 
-    /// How many workers of this name own something.
-    pub(crate) async fn members_of(&self, replica: &str) -> anyhow::Result<usize> {
-        let members = self.map().await?.members;
-        Ok(members.iter().filter(|it| it.replica == replica).count())
+    /// Waits until so many workers of this name own something.
+    pub(crate) async fn has_members(&self, replica: &str, wanted: usize) -> anyhow::Result<()> {
+        self.eventually("workers of one name to have a share", async || {
+            let members = self.map().await?.members;
+            let count = members.iter().filter(|it| it.replica == replica).count();
+            ensure!(count == wanted, "{count} have one");
+            Ok(())
+        })
+        .await
     }
 
     /// Waits until some replica logs `text`, and says which.
@@ -122,7 +127,7 @@ impl Fleet {
 
     /// Waits for a Warning about the map.
     pub(crate) async fn warns(&self, reason: &str) -> anyhow::Result<()> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), SYSTEM);
+        let events: Api<Event> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         self.eventually("an event", async || {
             let events = events.list(&kube::api::ListParams::default()).await?;
             let mut reasons = events.items.iter().filter_map(|it| it.reason.as_deref());
@@ -144,7 +149,7 @@ impl Fleet {
         name: &str,
         flags: &[&str],
     ) -> anyhow::Result<Replica> {
-        let options = Options::new(&self.cluster, name, SYSTEM)?;
+        let options = Options::new(&self.cluster, name, SYSTEM_NAMESPACE)?;
         let options = options.flags(flags.iter().copied()).faults(faults);
         let mut replica = Replica::start(self.cluster.group(), &options)?;
         replica.ready(super::WITHIN).await?;
