@@ -136,10 +136,10 @@ impl About {
 
     fn is_of_controller(&self) -> bool {
         let kinds = [ControllerKind::Composite, ControllerKind::Decorator];
-        kinds.into_iter().any(|kind| {
+        let named = |kind: &ControllerKind| self.0.kind.as_deref() == Some(kind.as_str());
+        kinds.into_iter().find(named).is_some_and(|kind| {
             let resource = Resource::of_controllers(kind);
-            self.0.kind.as_ref() == Some(&resource.kind)
-                && self.0.api_version == Some(resource.api_version())
+            self.0.api_version == Some(resource.api_version())
         })
     }
 

@@ -441,7 +441,8 @@ impl Host {
         match slot.seats.get(&shard) {
             Some(SeatState::Refused { why, .. }) => {
                 let slices = self.layout.slices(&slot.uid);
-                self.reporter.refused(name, &object, (claim, slices), why);
+                let place = self.reporter.place(claim, slices);
+                self.reporter.refused(name, &object, place, why);
             }
             Some(SeatState::Open(instance)) => self.reporter.open(name, &object, claim, instance),
             None | Some(SeatState::Closing) => {}

@@ -110,7 +110,7 @@ impl Reporter {
         &self,
         name: &ControllerName,
         object: &Arc<Object>,
-        (claim, slices): (Claim, u16),
+        place: Place,
         why: &Part,
     ) {
         let not_opened = Part::unknown(reason::SYNCING, "the controller does not run");
@@ -121,8 +121,14 @@ impl Reporter {
             observes: false,
             troubles: Vec::new(),
         };
-        let about = (None, trial::resting(object, &self.context));
-        self.report(name, object, (claim, slices), health, about);
+        let report = Report {
+            health,
+            place,
+            generation: object.generation(),
+            parents: None,
+            migration: trial::resting(object, &self.context),
+        };
+        self.report(name, object, report);
     }
 
     /// Reports a controller that runs or waits for its caches.
@@ -140,32 +146,27 @@ impl Reporter {
             observes: instance.gate.observes(),
             troubles: instance.troubles.lock().parts(),
         };
-        let parents = instance.parent_count(self.context.clock.now().mono);
-        let about = (parents, trial::of(instance, object));
-        let place = (claim, instance.cut.slices());
-        self.report(name, object, place, health, about);
-    }
-
-    fn report(
-        &self,
-        name: &ControllerName,
-        object: &Arc<Object>,
-        (claim, slices): (Claim, u16),
-        health: Health,
-        (parents, migration): (Option<u32>, Option<MigrationStatus>),
-    ) {
         let report = Report {
             health,
-            migration,
-            place: Place {
-                shard: claim.shard,
-                replica: self.context.config.replica.clone(),
-                epoch: claim.epoch,
-                slices,
-            },
+            place: self.place(claim, instance.cut.slices()),
             generation: object.generation(),
-            parents,
+            parents: instance.parent_count(self.context.clock.now().mono),
+            migration: trial::of(instance, object),
         };
+        self.report(name, object, report);
+    }
+
+    /// This worker's place under an ownership, of a controller that is split into so many slices.
+    pub(crate) fn place(&self, claim: Claim, slices: u16) -> Place {
+        Place {
+            shard: claim.shard,
+            replica: self.context.config.replica.clone(),
+            epoch: claim.epoch,
+            slices,
+        }
+    }
+
+    fn report(&self, name: &ControllerName, object: &Arc<Object>, report: Report) {
         let now = self.context.clock.now().mono;
         {
             let mut told = self.told.lock();
