@@ -2,7 +2,7 @@
 
 pub(crate) mod change;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use metashard_api::{id::ControllerKind, resource::Resource};
@@ -97,21 +97,32 @@ impl Scope<'_> {
         let all = self.mine.iter().flatten();
         plan.living = all.filter(|child| !self.is_going(child)).count();
         let mut is_desired: Vec<_> = self.mine.iter().map(|it| vec![false; it.len()]).collect();
-        for desired in desired {
-            match self.find(&desired) {
-                Some((index, child)) => {
-                    let child = Arc::clone(child);
-                    if let Some(mark) = is_desired
-                        .get_mut(desired.rule)
-                        .and_then(|it| it.get_mut(index))
-                    {
-                        *mark = true;
-                    }
-                    self.compare(desired, &child, &mut plan);
+        let mut strangers = None;
+        let mut rest = desired.into_iter();
+        while let Some(desired) = rest.next() {
+            if let Some((index, child)) = self.find(&desired) {
+                let child = Arc::clone(child);
+                let marks = is_desired.get_mut(desired.rule);
+                if let Some(mark) = marks.and_then(|it| it.get_mut(index)) {
+                    *mark = true;
                 }
-                None => self.create(desired, &mut plan),
+                self.compare(desired, &child, &mut plan);
+            } else {
+                let missing = || self.strangers([&desired].into_iter().chain(rest.as_slice()));
+                let strangers = strangers.get_or_insert_with(missing);
+                let other = strangers.get(&name_of(&desired)).copied().flatten();
+                let other = other.filter(|it| {
+                    it.name() == desired.name && it.namespace() == desired.namespace.as_deref()
+                });
+                self.create(desired, other, &mut plan);
             }
         }
+        self.delete_others(&is_desired, &mut plan);
+        plan
+    }
+
+    /// Plans the end of the claimed children of each rule that are not desired.
+    fn delete_others(&self, is_desired: &[Vec<bool>], plan: &mut Plan) {
         for (rule, is_desired) in is_desired.iter().enumerate() {
             let Some(of) = self.controller.children.get(rule) else {
                 continue;
@@ -136,7 +147,6 @@ impl Scope<'_> {
                 });
             }
         }
-        plan
     }
 
     /// Whether an observed child needs no write to be as desired, under the strategy by which its kind is changed.
@@ -160,8 +170,7 @@ impl Scope<'_> {
     }
 
     fn known(&self, desired: &Desired) -> Option<Known> {
-        let name = hash_name(desired.rule, desired.namespace.as_deref(), &desired.name);
-        self.memory.known(name, desired.wish)
+        self.memory.known(name_of(desired), desired.wish)
     }
 
     /// The claimed child of a desired one's name.
@@ -179,7 +188,8 @@ impl Scope<'_> {
         child.is_deleting() || self.memory.has_deleted(child)
     }
 
-    fn create(&self, desired: Desired, plan: &mut Plan) {
+    /// `other`: an object of that name that is in the way.
+    fn create(&self, desired: Desired, other: Option<&Object>, plan: &mut Plan) {
         let Some(rule) = self.controller.children.get(desired.rule) else {
             return;
         };
@@ -193,7 +203,6 @@ impl Scope<'_> {
             purpose: Purpose::CreateChild,
             why: "it is desired and not there".into(),
         };
-        let other = self.bystander(&desired);
         if let Some(other) = other.filter(|it| may_take_over(rule, self.parent, it)) {
             let object = &desired.object;
             plan.applies.push(Planned {
@@ -245,18 +254,29 @@ impl Scope<'_> {
         Repair { name, wish, text }
     }
 
-    /// An object of the desired name that is in the way: it is known, it stays, and it is not the parent's.
-    fn bystander(&self, desired: &Desired) -> Option<&Object> {
-        self.candidates
-            .get(desired.rule)?
-            .iter()
-            .map(|it| &**it)
-            .find(|object| {
-                object.name() == desired.name
-                    && object.namespace() == desired.namespace.as_deref()
+    /// For each of these desired children that is not there, by the hash of its name, an object of that name which is in
+    /// the way: it is known, it stays, and it is not the parent's.
+    fn strangers<'b>(
+        &self,
+        desired: impl Iterator<Item = &'b Desired>,
+    ) -> BTreeMap<u64, Option<&Object>> {
+        if self.candidates.iter().all(Vec::is_empty) {
+            return BTreeMap::new();
+        }
+        let missing = desired.filter(|it| self.find(it).is_none());
+        let mut strangers: BTreeMap<_, _> = missing.map(|it| (name_of(it), None)).collect();
+        for (rule, candidates) in self.candidates.iter().enumerate() {
+            for object in candidates {
+                let name = hash_name(rule, object.namespace(), object.name());
+                if let Some(stranger @ None) = strangers.get_mut(&name)
                     && !self.is_going(object)
                     && !is_made_for(self.controller, self.parent, object)
-            })
+                {
+                    *stranger = Some(&**object);
+                }
+            }
+        }
+        strangers
     }
 
     fn creation(&self, desired: &Value) -> Result<Op, apply::Error> {
@@ -381,6 +401,10 @@ impl Scope<'_> {
             }
         })
     }
+}
+
+fn name_of(desired: &Desired) -> u64 {
+    hash_name(desired.rule, desired.namespace.as_deref(), &desired.name)
 }
 
 /// Why a desired child cannot be created: its name is taken.

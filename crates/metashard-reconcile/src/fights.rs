@@ -2,7 +2,7 @@
 //!
 //! Only repairs count: writes of a child whose desired state has not changed since it was last found or made as desired.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,8 @@ pub const LONGEST_HOLD: Duration = Duration::from_mins(5);
 
 /// The children of one parent that were repaired lately. Empty for nearly all parents.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Fights(Vec<Fight>);
+#[serde(from = "Vec<Fight>", into = "Vec<Fight>")]
+pub(crate) struct Fights(BTreeMap<u64, Fight>);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Fight {
@@ -43,6 +44,18 @@ struct Hot {
     until: Duration,
     hold: Duration,
     text: Box<str>,
+}
+
+impl From<Vec<Fight>> for Fights {
+    fn from(all: Vec<Fight>) -> Self {
+        Self(all.into_iter().map(|fight| (fight.name, fight)).collect())
+    }
+}
+
+impl From<Fights> for Vec<Fight> {
+    fn from(fights: Fights) -> Self {
+        fights.0.into_values().collect()
+    }
 }
 
 impl Fights {
@@ -68,22 +81,17 @@ impl Fights {
         now: Duration,
         text: Option<&str>,
     ) -> bool {
-        let is_other = |fight: &Fight| fight.name == name && fight.wish != wish;
-        self.0.retain(|fight| !is_other(fight));
-        let index = self.0.iter().position(|fight| fight.name == name);
-        let index = index.unwrap_or_else(|| {
-            self.0.push(Fight {
-                name,
-                wish,
-                repairs: 0,
-                since: now,
-                hot: None,
-            });
-            self.0.len() - 1
-        });
-        let Some(fight) = self.0.get_mut(index) else {
-            return false;
+        let new = || Fight {
+            name,
+            wish,
+            repairs: 0,
+            since: now,
+            hot: None,
         };
+        let fight = self.0.entry(name).or_insert_with(new);
+        if fight.wish != wish {
+            *fight = new();
+        }
         if fight.hot.is_none() && now.saturating_sub(fight.since) > WINDOW {
             fight.repairs = 0;
             fight.since = now;
@@ -104,29 +112,26 @@ impl Fights {
 
     /// After a pass that looked at all children: what was let be and needed no repair any more is no fight.
     pub(crate) fn settle(&mut self, now: Duration) {
-        self.0.retain(|fight| match &fight.hot {
+        self.0.retain(|_, fight| match &fight.hot {
             Some(hot) => hot.until > now,
             None => now.saturating_sub(fight.since) <= WINDOW,
         });
-        self.0.shrink_to_fit();
     }
 
     /// What is told of the children that are fought over.
     pub(crate) fn texts(&self) -> Vec<Box<str>> {
-        let hot = self.0.iter().filter_map(|fight| fight.hot.as_ref());
+        let hot = self.0.values().filter_map(|fight| fight.hot.as_ref());
         hot.map(|hot| hot.text.clone()).collect()
     }
 
     /// When the first of the fights is to be looked at again.
     pub(crate) fn next(&self, now: Duration) -> Option<Duration> {
-        let hot = self.0.iter().filter_map(|fight| fight.hot.as_ref());
+        let hot = self.0.values().filter_map(|fight| fight.hot.as_ref());
         hot.map(|hot| hot.until.saturating_sub(now)).min()
     }
 
     fn find(&self, name: u64, wish: u64) -> Option<&Fight> {
-        self.0
-            .iter()
-            .find(|fight| fight.name == name && fight.wish == wish)
+        self.0.get(&name).filter(|fight| fight.wish == wish)
     }
 }
 

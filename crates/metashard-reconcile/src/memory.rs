@@ -1,14 +1,21 @@
 //! What a sync remembers for the next one of the same parent: what was found to need no write, and what was written.
 
 mod form;
+mod writes;
 
-use std::{cmp::Ordering, sync::Arc, time::Duration};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use metashard_api::hook::RelatedRule;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 pub(crate) use self::form::Form;
+use self::writes::{Writes, Written};
 use crate::{
     answer::Desired,
     controller::Controller,
@@ -51,9 +58,9 @@ pub struct Memory {
     /// The parent as our last write left it.
     parent: Option<Arc<Object>>,
     /// Children as our last writes left them.
-    written: Vec<Written>,
+    written: Writes,
     /// Uids of children that were deleted, hashed.
-    deleted: Vec<u64>,
+    deleted: BTreeSet<u64>,
 }
 
 /// The answer of a customize hook.
@@ -107,22 +114,15 @@ pub(crate) struct StatusWrite {
     pub(crate) stored: u64,
 }
 
-#[derive(Debug)]
-struct Written {
-    rule: usize,
-    object: Arc<Object>,
-    passes: u8,
-}
-
 impl Memory {
     /// Whether an object is exactly as one of our writes left it: news of it tell nothing new.
     pub fn wrote(&self, object: &Object) -> bool {
-        let mine = self
+        let mut mine = self
             .written
-            .iter()
-            .map(|written| &written.object)
+            .of_uid(object.uid())
+            .into_iter()
             .chain(&self.parent);
-        mine.into_iter().any(|own| {
+        mine.any(|own| {
             own.uid() == object.uid() && own.resource_version() == object.resource_version()
         })
     }
@@ -132,7 +132,9 @@ impl Memory {
     pub fn saw(&mut self, object: &Object) -> bool {
         let is_own = self.wrote(object);
         let is_behind = |own: &Arc<Object>| own.uid() == object.uid() && !own.is_newer_than(object);
-        self.written.retain(|written| !is_behind(&written.object));
+        if self.written.of_uid(object.uid()).is_some_and(is_behind) {
+            self.written.forget(object.uid());
+        }
         self.parent.take_if(|own| is_behind(own));
         is_own
     }
@@ -207,21 +209,24 @@ impl Memory {
             mut objects,
             reached,
         } = from;
-        self.written.retain_mut(|written| {
-            if written.rule != rule {
-                return true;
-            }
-            let own = &written.object;
-            let same = |found: &&mut Arc<Object>| {
-                found.name() == own.name() && found.namespace() == own.namespace()
-            };
-            if let Some(found) = objects.iter_mut().find(same) {
+        let mut shown = BTreeMap::new();
+        for found in &mut objects {
+            if let Some((name, own)) = self.written.named_as(rule, found) {
                 let is_behind = own.is_newer_than(found);
                 if is_behind {
                     *found = Arc::clone(own);
                 }
-                return is_behind;
+                shown.insert(name, is_behind);
             }
+        }
+        self.written.retain(|name, written| {
+            if written.rule != rule {
+                return true;
+            }
+            if let Some(is_behind) = shown.get(&name) {
+                return *is_behind;
+            }
+            let own = &written.object;
             let version = own.resource_version();
             let is_behind = reached
                 .as_deref()
@@ -238,13 +243,11 @@ impl Memory {
 
     /// Drops what is remembered of deletions that the caches show by now.
     pub(crate) fn retain_deleted(&mut self, candidates: &[Vec<Arc<Object>>]) {
-        let is_there = |uid: u64| {
-            candidates
-                .iter()
-                .flatten()
-                .any(|it| hash_text(it.uid()) == uid)
-        };
-        self.deleted.retain(|uid| is_there(*uid));
+        if self.deleted.is_empty() {
+            return;
+        }
+        let there = candidates.iter().flatten().map(|it| hash_text(it.uid()));
+        self.deleted = there.filter(|uid| self.deleted.contains(uid)).collect();
     }
 
     /// Whether we have deleted this very object: it is gone, or on its way.
@@ -282,12 +285,7 @@ impl Memory {
 
     /// Notes what a child is after a write of ours.
     pub(crate) fn note_child(&mut self, rule: usize, object: &Arc<Object>) {
-        self.written.retain(|written| {
-            written.object.name() != object.name()
-                || written.object.namespace() != object.namespace()
-                || written.rule != rule
-        });
-        self.written.push(Written {
+        self.written.insert(Written {
             rule,
             object: Arc::clone(object),
             passes: 0,
@@ -296,18 +294,18 @@ impl Memory {
 
     /// Forgets our writes to a child: the API server does not agree with them.
     pub(crate) fn forget_child(&mut self, uid: &str) {
-        self.written.retain(|written| written.object.uid() != uid);
+        self.written.forget(uid);
     }
 
     /// Forgets our writes to all children of a rule.
     pub(crate) fn forget_written(&mut self, rule: usize) {
-        self.written.retain(|written| written.rule != rule);
+        self.written.retain(|_, written| written.rule != rule);
     }
 
     /// Notes that a child was deleted by us.
     pub(crate) fn note_deleted(&mut self, uid: &str) {
         self.forget_child(uid);
-        self.deleted.push(hash_text(uid));
+        self.deleted.insert(hash_text(uid));
     }
 
     /// Replaces what is known of children and of the pass.

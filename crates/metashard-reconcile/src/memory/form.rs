@@ -5,7 +5,7 @@ use std::sync::Arc;
 use metashard_api::hook::RelatedRule;
 use serde::{Deserialize, Serialize};
 
-use super::{Customized, Known, Memory, Pass, StatusWrite, Written};
+use super::{Customized, Known, Memory, Pass, StatusWrite, writes::Written};
 use crate::{
     fights::Fights,
     recording::{Error, Raw, Scribe},
@@ -68,7 +68,7 @@ impl<'a> Form<'a> {
             fights: fights.clone(),
             parent: parent.as_ref().map(|it| scribe.object(it)),
             written: written.iter().map(own).collect(),
-            deleted: deleted.clone(),
+            deleted: deleted.iter().copied().collect(),
         }
     }
 
@@ -100,7 +100,7 @@ impl<'a> Form<'a> {
             now: None,
             parent: self.parent.map(|it| it.object()).transpose()?,
             written: written.collect::<Result<_, Error>>()?,
-            deleted: self.deleted,
+            deleted: self.deleted.into_iter().collect(),
         })
     }
 }
