@@ -114,16 +114,7 @@ impl Bed {
         };
         let kubeconfigs = kubeconfigs(&cluster, second.as_ref(), network.as_ref())?;
         let recipes = kubeconfigs.into_iter().map(recipe).collect();
-        let host = match &network {
-            Some(network) => network.here(Link::Hook).parse()?,
-            None => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        };
-        let (takes, children) = (settings.clone(), settings.children);
-        let hook = FakeHook::start_at((host, 0).into(), move |call| {
-            let controller = objects::controller_of(&call.path).unwrap_or_default();
-            let answer = objects::answer(&call.json(), children);
-            Answer::json(&answer).after(takes.hook_takes(controller))
-        })?;
+        let hook = start_hook(network.as_ref(), settings.clone())?;
         let contacts = Contacts::default();
         let mut bed = Self {
             subjects: (0..settings.replicas).map(|_| None).collect(),
@@ -414,6 +405,18 @@ fn is_done(thing: &DynamicObject, wanted: &BTreeMap<String, u64>) -> bool {
     let shown = shown.and_then(|it| it.parse::<u64>().ok());
     // The last edit may have been carried out though its answer was lost.
     wanted.get(name).is_none_or(|wanted| shown >= Some(*wanted))
+}
+
+fn start_hook(network: Option<&Network>, settings: Settings) -> anyhow::Result<FakeHook> {
+    let host = match network {
+        Some(network) => network.here(Link::Hook).parse()?,
+        None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    FakeHook::start_at((host, 0).into(), move |call| {
+        let controller = objects::controller_of(&call.path).unwrap_or_default();
+        let answer = objects::answer(&call.json(), settings.children);
+        Answer::json(&answer).after(settings.hook_takes(controller))
+    })
 }
 
 async fn install(client: &Client) -> anyhow::Result<()> {

@@ -5,12 +5,7 @@ use metashard_api::names::{SYSTEM_NAMESPACE, event};
 use metashard_testkit::{calendar::Calendar, tools::skip};
 use rustix::process::Signal;
 
-use crate::{
-    ALL, ALL_ROLES,
-    fleet::Fleet,
-    meddled::is_well,
-    turn, while_edited,
-};
+use crate::{ALL, ALL_ROLES, fleet::Fleet, meddled::is_well, turn, while_edited};
 
 const HOUR: i64 = 3600;
 

@@ -130,7 +130,8 @@ impl Fleet {
         role: &str,
     ) -> anyhow::Result<()> {
         let namespace = format!("--leader-election-namespace={}", self.leader_namespace);
-        let options = Options::new(&self.cluster, name, SYSTEM_NAMESPACE)?.flags([role, &namespace]);
+        let options =
+            Options::new(&self.cluster, name, SYSTEM_NAMESPACE)?.flags([role, &namespace]);
         let options = options.environment(environment);
         // The old one ends before.
         drop(self.replicas.remove(name));

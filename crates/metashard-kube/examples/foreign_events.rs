@@ -45,11 +45,11 @@ async fn main() -> anyhow::Result<()> {
                 kubeconfig: Some(cluster.kubeconfig(cluster::ADMIN)?),
                 ..Options::default()
             };
-            let (begin, begun) = std::sync::mpsc::channel();
+            let (ready, is_ready) = std::sync::mpsc::channel();
             let (end, ended) = tokio::sync::oneshot::channel();
             let place = namespace.clone();
-            let follower = thread::spawn(move || follow(options, &place, is_kept, &begin, ended));
-            begun.recv().context("the view is not synced")?;
+            let follower = thread::spawn(move || follow(options, &place, is_kept, &ready, ended));
+            is_ready.recv().context("the view is not synced")?;
             let last = change(&admin, &namespace, &name).await?;
             _ = end.send(last);
             let spent = follower.join().map_err(|_| anyhow::anyhow!("panicked"))??;
@@ -68,14 +68,14 @@ async fn follow(
     options: Options,
     namespace: &str,
     is_kept: bool,
-    begin: &std::sync::mpsc::Sender<()>,
+    ready: &std::sync::mpsc::Sender<()>,
     ended: tokio::sync::oneshot::Receiver<String>,
 ) -> anyhow::Result<Duration> {
     let metrics = Metrics::register(&prometheus::Registry::new())?;
     let clients = Clients::connect(options, Clock::system(), metrics).await?;
     let informers = Informers::new(&clients);
     let view = open(&informers, namespace, is_kept).await;
-    begin.send(())?;
+    ready.send(())?;
     let before = thread_cpu_time();
     let last = ended.await?;
     view.reach(&last).await;

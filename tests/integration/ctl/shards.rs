@@ -121,9 +121,16 @@ fn is_told(ran: &Ran, code: i32, text: &str) -> anyhow::Result<()> {
 async fn shards_are_shown_moved_drained_and_levelled_by_who_may() -> anyhow::Result<()> {
     let scene = Scene::start("shards", &["one", "two"]).await?;
     scene.is_shared().await?;
-    let name = scene.stage.namespace.as_str();
+    let from = is_shown(&scene).await?;
+    let to = scene.other_than(&from)?;
+    is_moved(&scene, to).await?;
+    is_drained(&scene, &from, to).await?;
+    is_levelled(&scene).await
+}
 
-    // What is there.
+/// What is there; returns who owns it.
+async fn is_shown(scene: &Scene) -> anyhow::Result<String> {
+    let name = scene.stage.namespace.as_str();
     let table = scene.ask(&["shards"]).await?;
     is_told(&table, 0, "LAST HAND-OVER")?;
     ensure!(table.text.lines().count() == 2, "{table:#?}");
@@ -144,10 +151,12 @@ async fn shards_are_shown_moved_drained_and_levelled_by_who_may() -> anyhow::Res
         "{explained:#}"
     );
     ensure!(explained["explained"]["next"].is_string(), "{explained:#}");
+    Ok(shard["owner"].as_str().context("an owner")?.to_owned())
+}
 
-    // A move, by hand.
-    let from = shard["owner"].as_str().context("an owner")?;
-    let to = scene.other_than(from)?;
+/// A move, by hand.
+async fn is_moved(scene: &Scene, to: &str) -> anyhow::Result<()> {
+    let name = scene.stage.namespace.as_str();
     let dry = ["shards", "move", name, "--to", to, "--dry-run"];
     is_told(&scene.ctl(&dry).await?, 1, "(dry run)")?;
     let began = Instant::now();
@@ -162,18 +171,31 @@ async fn shards_are_shown_moved_drained_and_levelled_by_who_may() -> anyhow::Res
     ];
     is_told(&scene.ctl(&moves).await?, 0, "pinned to replica")?;
     ensure!(began.elapsed() < MOVED_WITHIN, "{:?}", began.elapsed());
-    let moved = scene.shard().await?;
-    ensure!(moved["owner"] == to, "{moved:#}");
-    ensure!(moved["pinnedTo"] == to, "{moved:#}");
-    ensure!(moved["lastHandOver"]["reason"] == "pin", "{moved:#}");
+    let shard = scene.shard().await?;
+    ensure!(shard["owner"] == to, "{shard:#}");
+    ensure!(shard["pinnedTo"] == to, "{shard:#}");
+    ensure!(shard["lastHandOver"]["reason"] == "pin", "{shard:#}");
     is_told(&scene.ctl(&moves).await?, 0, "already")?;
     is_told(&scene.ctl(&["shards", "unpin", name]).await?, 0, "unpinned")?;
     ensure!(scene.placement().await?["spec"]["pins"] == json!([]));
+    Ok(())
+}
 
+/// A levelling: it takes longer than a test should, as shards rest after a move.
+async fn is_levelled(scene: &Scene) -> anyhow::Result<()> {
+    let level = ["rebalance", "--reason=monday", "--wait", "--timeout=0s"];
+    let level = scene.ctl(&level).await?;
+    is_told(&level, 1, "monday")?;
+    ensure!(level.errors.contains("not done within"), "{level:#?}");
+    ensure!(scene.placement().await?["spec"]["rebalance"] == "monday");
+    Ok(())
+}
+
+/// A drain, and its end.
+async fn is_drained(scene: &Scene, from: &str, to: &str) -> anyhow::Result<()> {
+    let name = scene.stage.namespace.as_str();
     let level = scene.ask(&["rebalance", "--dry-run"]).await?;
     is_told(&level, 0, "0 shards would move")?;
-
-    // A drain and its end.
     let drain = ["drain", to, "--wait", "--timeout=60s"];
     is_told(&scene.ctl(&drain).await?, 0, "cordoned")?;
     let drained = scene.shard().await?;
@@ -188,13 +210,6 @@ async fn shards_are_shown_moved_drained_and_levelled_by_who_may() -> anyhow::Res
     fails(&onto, &format!("uncordon {to}"))?;
     is_told(&scene.ctl(&["uncordon", to]).await?, 0, "uncordoned")?;
     ensure!(scene.placement().await?["spec"]["cordoned"] == json!([]));
-
-    // A levelling.
-    let level = ["rebalance", "--reason=monday", "--wait", "--timeout=0s"];
-    let level = scene.ctl(&level).await?;
-    is_told(&level, 1, "monday")?;
-    ensure!(level.errors.contains("not done within"), "{level:#?}");
-    ensure!(scene.placement().await?["spec"]["rebalance"] == "monday");
     Ok(())
 }
 

@@ -118,24 +118,21 @@ impl<'a> Desk<'a> {
         spec: &PlacementSpec,
     ) -> Result<(), metashard_kube::error::Error> {
         let (clients, identity) = (&self.cluster.clients, Identity::process());
-        match &seen.object {
-            Some(object) => {
-                let patch = json!({ "spec": changed(&seen.spec, spec) });
-                clients
-                    .patch(&identity, &self.resource, object, patch)
-                    .await?;
-            }
-            None => {
-                let body = json!({
-                    "apiVersion": self.resource.api_version(),
-                    "kind": self.resource.kind,
-                    "metadata": { "name": NAME },
-                    "spec": spec,
-                });
-                clients
-                    .create(&identity, &self.resource, Some(self.namespace), &body)
-                    .await?;
-            }
+        if let Some(object) = &seen.object {
+            let patch = json!({ "spec": changed(&seen.spec, spec) });
+            clients
+                .patch(&identity, &self.resource, object, patch)
+                .await?;
+        } else {
+            let body = json!({
+                "apiVersion": self.resource.api_version(),
+                "kind": self.resource.kind,
+                "metadata": { "name": NAME },
+                "spec": spec,
+            });
+            clients
+                .create(&identity, &self.resource, Some(self.namespace), &body)
+                .await?;
         }
         Ok(())
     }

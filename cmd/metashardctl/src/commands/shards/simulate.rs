@@ -44,13 +44,12 @@ pub(in crate::commands) async fn run(
     flags: &Simulate,
     output: &mut Output,
 ) -> anyhow::Result<Found> {
-    let shards = match &flags.file {
-        Some(file) => read(file)?,
-        None => {
-            let cluster = Cluster::connect(&flags.live).await?;
-            let view = View::of(&cluster, &flags.leader.server, &flags.leader.asking).await?;
-            view.shards
-        }
+    let shards = if let Some(file) = &flags.file {
+        read(file)?
+    } else {
+        let cluster = Cluster::connect(&flags.live).await?;
+        let view = View::of(&cluster, &flags.leader.server, &flags.leader.asking).await?;
+        view.shards
     };
     let n = usize::from(flags.replicas.get());
     let simulated = shards.simulated(Some(n), Level::Rest);

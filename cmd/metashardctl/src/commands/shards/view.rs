@@ -117,6 +117,8 @@ fn names(map: &ShardMapSpec, controllers: &[Arc<Object>]) -> BTreeMap<ShardId, V
             });
         }
     }
-    names.values_mut().for_each(|it| it.sort());
+    for it in names.values_mut() {
+        it.sort();
+    }
     names
 }
