@@ -1,6 +1,6 @@
 //! Much at once, and readers that go away in the middle of it.
 
-use std::{fs, io::pipe, process::Stdio};
+use std::{fs, io::pipe, process::Stdio, time::Duration};
 
 use anyhow::{Context, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -13,9 +13,14 @@ use tokio::{
 };
 
 use super::{User, reading::settled};
-use crate::support::{CONFIG_MAP, CONTROLLER, Stage, THING, WITHIN, config_map};
+use crate::support::{CONFIG_MAP, CONTROLLER, OWN_REPLICA, Stage, THING, WITHIN, config_map};
 
 const CHILDREN: usize = 10_000;
+
+const CONTROLLERS: usize = 2_000;
+
+/// Nobody waits longer than this for what is shown of them.
+const SHOWN_WITHIN: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn ten_thousand_children_are_shown_and_a_reader_may_go_away() -> anyhow::Result<()> {
@@ -102,7 +107,7 @@ async fn a_tree_of_ten_thousand_children_is_shown_in_bounded_time_and_memory() -
         "{}",
         lines[CHILDREN + 1]
     );
-    ensure!(took < WITHIN, "it took {took:?}");
+    ensure!(took < SHOWN_WITHIN, "it took {took:?}");
     if cfg!(target_os = "linux") {
         let peak = peak_of(&admin, &["tree", "thing/p", "-n", namespace]).await?;
         ensure!(peak < 250 << 10, "it took {peak} KiB");
@@ -116,6 +121,44 @@ async fn a_tree_of_ten_thousand_children_is_shown_in_bounded_time_and_memory() -
         diff.text.lines().last().unwrap_or_default()
     );
     Ok(())
+}
+
+#[tokio::test]
+async fn thousands_of_controllers_are_shown_in_bounded_time_and_memory() -> anyhow::Result<()> {
+    let stage = Stage::new("ctl-crowd").await?;
+    let name = stage.namespace.as_str();
+    // Nobody serves them.
+    let first = stage.controller().edit(super::ours(&stage)).apply().await?;
+    let controllers = stage.objects(CONTROLLER);
+    let made = stream::iter(0..CONTROLLERS).map(|index| {
+        let labels = &first["metadata"]["labels"];
+        let metadata = json!({ "name": format!("{name}-{index:05}"), "labels": labels });
+        let mut other = json!({ "metadata": metadata, "spec": first["spec"] });
+        // Of parents that are no other's, and have to be counted.
+        let selector = &mut other["spec"]["parentResource"]["labelSelector"];
+        selector["matchLabels"]["of"] = index.to_string().into();
+        controllers.create(other)
+    });
+    let mut made = made.buffer_unordered(50);
+    while made.try_next().await?.is_some() {}
+    let admin = User::admin(stage.shared)?;
+    let selector = format!("{OWN_REPLICA}={name}");
+    let args = ["status", "-l", &selector];
+
+    let began = Instant::now();
+    let status = admin.runs(args).await?;
+    let took = began.elapsed();
+
+    ensure!(status.code == 1, "{}", status.errors);
+    let lines = status.text.lines().count();
+    ensure!(lines == CONTROLLERS + 2, "{lines} lines");
+    ensure!(took < SHOWN_WITHIN, "it took {took:?}");
+    if cfg!(target_os = "linux") {
+        let peak = peak_of(&admin, &args).await?;
+        ensure!(peak < 150 << 10, "it took {peak} KiB");
+    }
+    // Others look at all that there are.
+    controllers.delete_all(&selector).await
 }
 
 /// The most memory that a run of the tool had, in KiB.

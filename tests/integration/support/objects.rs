@@ -198,6 +198,17 @@ impl Objects {
         self.delete_with(name, DeleteParams::foreground()).await
     }
 
+    /// Deletes those with these labels.
+    pub(crate) async fn delete_all(&self, selector: &str) -> anyhow::Result<()> {
+        let (how, which) = (
+            DeleteParams::background(),
+            ListParams::default().labels(selector),
+        );
+        let deleted = self.api.delete_collection(&how, &which).await;
+        deleted.context("delete many")?;
+        Ok(())
+    }
+
     async fn delete_with(&self, name: &str, params: DeleteParams) -> anyhow::Result<()> {
         let deleted = self.api.delete(name, &params).await;
         deleted.with_context(|| format!("delete {} {name}", self.kind.kind))?;

@@ -2,8 +2,13 @@
 
 mod live;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
+use futures::{StreamExt, stream};
 use metashard_api::{
     names::condition, resource::Resource, selector::Selector, v1alpha1::status::ControllerStatus,
 };
@@ -32,6 +37,9 @@ const COLUMNS: [(&str, u8); 7] = [
 
 /// What a wide table has besides: the last sync, as the replica tells it.
 const WIDE: (&str, u8) = ("LAST SYNC", 6);
+
+/// Most questions to the API server that are under way at once.
+const AT_ONCE: usize = 16;
 
 /// How often is looked again.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -118,11 +126,11 @@ async fn show(
     };
     let columns: Vec<_> = COLUMNS.into_iter().chain(is_wide.then_some(WIDE)).collect();
     let mut table = Table::new(&columns);
-    let mut counts = Counts::default();
+    let counts = Counts::of(cluster, controllers).await;
     let mut rows = 0;
     let is_first = before.is_empty();
     for controller in controllers {
-        let mut row = row(cluster, controller, &mut counts).await;
+        let mut row = row(cluster, controller, &counts);
         // What grows older is no news.
         let told = row.get(..row.len() - 1).unwrap_or_default().to_vec();
         row.extend(last.as_ref().map(|last| last.of(controller, cluster)));
@@ -141,7 +149,7 @@ async fn show(
     Ok(())
 }
 
-async fn row(cluster: &Cluster, controller: &Object, counts: &mut Counts) -> Vec<String> {
+fn row(cluster: &Cluster, controller: &Object, counts: &Counts) -> Vec<String> {
     let value: Value = serde_json::from_slice(controller.bytes()).unwrap_or_default();
     let status: ControllerStatus =
         serde_json::from_value(value["status"].clone()).unwrap_or_default();
@@ -153,7 +161,7 @@ async fn row(cluster: &Cluster, controller: &Object, counts: &mut Counts) -> Vec
         reason,
         status.shard.map_or_else(String::new, |it| it.to_string()),
         status.worker.unwrap_or_default(),
-        parents(cluster, &value, counts).await,
+        counts.tell(cluster, controller),
         age::since(created.unwrap_or_default(), cluster.clock.wall()),
     ]
 }
@@ -181,53 +189,50 @@ fn readiness(controller: &Object, status: &ControllerStatus) -> (String, String)
     }
 }
 
-/// How many objects there are of each kind and selector: controllers may share their parents.
-#[derive(Debug, Default)]
-struct Counts(BTreeMap<(Arc<Resource>, String), Option<usize>>);
+/// Parents of one kind that one selector selects.
+type Parents = (Arc<Resource>, String);
+
+/// How many of them there are: controllers may share their parents. `None`: that cannot be found out.
+#[derive(Debug)]
+struct Counts(BTreeMap<Parents, Option<usize>>);
 
 impl Counts {
-    /// `None` if that cannot be found out.
-    async fn of(
-        &mut self,
-        cluster: &Cluster,
-        resource: Arc<Resource>,
-        selector: String,
-    ) -> Option<usize> {
-        let key = (resource, selector);
-        if let Some(known) = self.0.get(&key) {
-            return *known;
-        }
-        let counted = cluster.count(&key.0, &key.1).await.ok();
-        self.0.insert(key, counted);
-        counted
+    /// Counts the parents of all these controllers.
+    async fn of(cluster: &Cluster, controllers: &[Arc<Object>]) -> Self {
+        let all = controllers.iter().flat_map(|it| parents(cluster, it));
+        let wanted: BTreeSet<Parents> = all.flatten().collect();
+        let counted = wanted.into_iter().map(async |(resource, selector)| {
+            let count = cluster.count(&resource, &selector).await.ok();
+            ((resource, selector), count)
+        });
+        Self(stream::iter(counted).buffered(AT_ONCE).collect().await)
+    }
+
+    /// How many parents a controller has; `?` if that cannot be found out.
+    fn tell(&self, cluster: &Cluster, controller: &Object) -> String {
+        let mut counts = parents(cluster, controller)
+            .into_iter()
+            .map(|it| self.0.get(&it?).copied().flatten());
+        let total = counts.try_fold(0, |total, count| Some(total + count?));
+        total.map_or_else(|| "?".to_owned(), |total| total.to_string())
     }
 }
 
-/// How many parents a controller has; `?` if that cannot be found out.
-async fn parents(cluster: &Cluster, controller: &Value, counts: &mut Counts) -> String {
-    let spec = &controller["spec"];
+/// The parents of a controller; `None` of a kind that is not served.
+fn parents(cluster: &Cluster, controller: &Object) -> Vec<Option<Parents>> {
+    let value: Value = serde_json::from_slice(controller.bytes()).unwrap_or_default();
+    let spec = &value["spec"];
     let composite = std::iter::once(&spec["parentResource"]).filter(|it| it.is_object());
     let decorator = spec["resources"].as_array().into_iter().flatten();
-    let mut total = 0;
-    for rule in composite.chain(decorator) {
+    let of = |rule: &Value| {
         let text = |field: &str| rule[field].as_str().unwrap_or_default();
-        let Some(resource) = cluster
-            .resources()
-            .lookup(text("apiVersion"), text("resource"))
-        else {
-            return "?".to_owned();
-        };
+        let resources = cluster.resources();
+        let resource = resources.lookup(text("apiVersion"), text("resource"))?;
         let selector = serde_json::from_value(rule["labelSelector"].clone())
             .ok()
             .and_then(|it| Selector::compile(&it).ok())
             .and_then(|it| it.to_query());
-        match counts
-            .of(cluster, resource, selector.unwrap_or_default())
-            .await
-        {
-            Some(count) => total += count,
-            None => return "?".to_owned(),
-        }
-    }
-    total.to_string()
+        Some((resource, selector.unwrap_or_default()))
+    };
+    composite.chain(decorator).map(of).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use futures::future::join_all;
+use futures::{StreamExt, stream};
 use metashard_reconcile::object::Object;
 use serde_json::Value;
 
@@ -38,7 +38,8 @@ impl LastSyncs {
             }
         }
         let mut last: BTreeMap<String, Value> = BTreeMap::new();
-        for (controller, answer) in join_all(asked).await {
+        let mut answers = stream::iter(asked).buffered(super::AT_ONCE);
+        while let Some((controller, answer)) = answers.next().await {
             match answer {
                 Ok(syncs) => {
                     let newest = syncs.into_iter().next();
