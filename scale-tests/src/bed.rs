@@ -1,7 +1,7 @@
 //! Where a scenario runs: an API server, hooks, namespaces, processes, controllers with parents.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
@@ -36,7 +36,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     edits::Edits,
-    flags::Settings,
+    flags::{Name, Settings},
     network::{Link, Network},
     objects::{self, NAMESPACE},
     record::Record,
@@ -62,6 +62,8 @@ pub(crate) struct Bed {
     subjects: Vec<Option<Subject>>,
     /// How often the process of each slot was replaced by one of another name.
     renewed: Vec<usize>,
+    /// Names of all processes that there were.
+    names: BTreeSet<String>,
     contacts: Contacts,
     pub(crate) scraper: Scraper,
     pub(crate) hook: FakeHook,
@@ -88,9 +90,11 @@ pub(crate) struct Spent {
 impl Bed {
     /// Starts everything and waits until it is ready. `weights`: how many parents each controller has.
     pub(crate) async fn start(settings: Settings, weights: &[usize]) -> anyhow::Result<Self> {
+        // A roll-out starts the next one before the last has ended.
+        let slots = settings.replicas + usize::from(settings.scenario == Name::RollingUpdate);
         let network = settings
             .has_namespaces
-            .then(|| Network::new(settings.replicas))
+            .then(|| Network::new(slots))
             .transpose()?;
         let cluster = Cluster::start(cluster::Options {
             audit_bodies: true,
@@ -117,8 +121,9 @@ impl Bed {
         let hook = start_hook(network.as_ref(), settings.clone())?;
         let contacts = Contacts::default();
         let mut bed = Self {
-            subjects: (0..settings.replicas).map(|_| None).collect(),
-            renewed: vec![0; settings.replicas],
+            subjects: (0..slots).map(|_| None).collect(),
+            renewed: vec![0; slots],
+            names: BTreeSet::new(),
             scraper: Scraper::start(Arc::clone(&contacts)),
             contacts,
             settings,
@@ -132,7 +137,7 @@ impl Bed {
             before: Spent::default(),
             leads_taken: 0,
         };
-        for slot in 0..bed.subjects.len() {
+        for slot in 0..bed.settings.replicas {
             bed.spawn(slot)?;
         }
         bed.is_ready().await?;
@@ -163,17 +168,32 @@ impl Bed {
     }
 
     /// Names of all processes that there were.
-    pub(crate) fn names(&self) -> Vec<String> {
-        let slots = self.renewed.iter().enumerate();
-        slots
-            .flat_map(|(slot, renewed)| (0..=*renewed).map(move |it| name_of(slot, it)))
-            .collect()
+    pub(crate) fn names(&self) -> &BTreeSet<String> {
+        &self.names
     }
 
-    /// Starts a process of another name in the place of that of a slot, which has ended.
-    pub(crate) fn renew(&mut self, slot: usize) -> anyhow::Result<()> {
-        *self.renewed.get_mut(slot).context("no such slot")? += 1;
-        self.spawn(slot)
+    /// The slots in which a process runs, or did.
+    pub(crate) fn used(&self) -> Vec<usize> {
+        let slots = self.subjects.iter().enumerate();
+        slots.filter(|it| it.1.is_some()).map(|it| it.0).collect()
+    }
+
+    /// Starts a process of a new name in the slot that is free.
+    pub(crate) fn add_one(&mut self) -> anyhow::Result<()> {
+        let free = self.subjects.iter().position(Option::is_none);
+        let free = free.context("there is no free slot")?;
+        if self.names.contains(&self.name(free)) {
+            *self.renewed.get_mut(free).context("no such slot")? += 1;
+        }
+        self.spawn(free)
+    }
+
+    /// The process of a slot has ended, and the slot is free.
+    pub(crate) fn retire(&mut self, slot: usize) {
+        self.contacts.lock().remove(&slot);
+        if let Some(subject) = self.subjects.get_mut(slot) {
+            drop(subject.take());
+        }
     }
 
     /// Starts the process of a slot; one that is there ends before.
@@ -196,6 +216,7 @@ impl Bed {
         let recipe = self.recipes.get(slot % self.recipes.len());
         let recipe = recipe.context("there is no API server")?;
         let subject = Subject::start(self.cluster.group(), &name, &place, recipe)?;
+        self.names.insert(name);
         self.contacts.lock().insert(slot, subject.contact.clone());
         *free = Some(subject);
         Ok(())
@@ -220,7 +241,7 @@ impl Bed {
 
     /// Waits until all are ready.
     pub(crate) async fn is_ready(&mut self) -> anyhow::Result<()> {
-        for slot in 0..self.slots() {
+        for slot in self.used() {
             let name = self.name(slot);
             let ready = eventually(WITHIN, &name, async || {
                 if self.subject(slot)?.has_ended() {

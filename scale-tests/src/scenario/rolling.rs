@@ -1,4 +1,5 @@
-//! Replicas replaced one after the other under load, each by one of another name, as a Deployment does.
+//! Replicas replaced one after the other under load, each by one of another name that is ready before, as a Deployment does
+//! that may be short of none.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -67,7 +68,9 @@ impl Rolled {
         bed.take_calls()?;
         let judged = bed.record.history.calls.len();
         let at = Instant::now();
-        for slot in 0..bed.slots() {
+        for slot in bed.used() {
+            bed.add_one()?;
+            bed.is_ready().await?;
             self.marks.push((Instant::now(), bed.name(slot)));
             bed.signal(slot, Signal::TERM)?;
             eventually(WITHIN, "a replica to end", async || {
@@ -76,8 +79,7 @@ impl Rolled {
                 Ok(())
             })
             .await?;
-            bed.renew(slot)?;
-            bed.is_ready().await?;
+            bed.retire(slot);
         }
         self.lengths.push(at.elapsed());
         let after = bed.is_at_rest().await?;
@@ -115,7 +117,7 @@ impl Rolled {
         }
         let kinds = [
             ("gap of a controller", self.gaps, Some(GAP)),
-            ("until the last is ready", self.lengths, None),
+            ("until the last has ended", self.lengths, None),
         ];
         for (what, times, bound) in kinds {
             outcome.kinds.push(Kind {
