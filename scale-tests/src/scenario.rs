@@ -75,7 +75,7 @@ fn keep_logs(bed: &Bed) -> anyhow::Result<()> {
     let folder = bed.settings.out.join("logs");
     std::fs::create_dir_all(&folder)?;
     for name in bed.names() {
-        let log = bed.cluster.group().log(&name);
+        let log = bed.cluster.group().log(name);
         std::fs::copy(log, folder.join(format!("{name}.log")))?;
     }
     Ok(())
