@@ -48,7 +48,7 @@ async fn shown_by_go(test: &str, profile: &str, expected: &str) -> anyhow::Resul
         return Ok(());
     }
     let shown = Command::new("go")
-        .args(["tool", "pprof", "-top"])
+        .args(["tool", "pprof", "-top", "-timeout=60"])
         .arg(format!("http://127.0.0.1:{port}/debug/pprof/{profile}"))
         .env("GOTOOLCHAIN", "local")
         .env("PPROF_TMPDIR", cluster.group().folder())
