@@ -73,6 +73,10 @@ const BENCHES: &[Named] = &[
         prepare: reconcile::update,
     },
     Named {
+        name: "carry-out",
+        prepare: reconcile::carry_out,
+    },
+    Named {
         name: "no-op",
         prepare: reconcile::no_op,
     },

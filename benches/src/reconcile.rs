@@ -10,6 +10,7 @@ use metashard_reconcile::{
     diff::differences,
     memory::Memory,
     object::Object,
+    pretend::Pretend,
     sync::{Candidates, Fed, HookResult, Step, SyncInput, SyncMachine, Verdict},
 };
 use serde_json::Value;
@@ -184,6 +185,31 @@ pub(crate) fn update(size: usize) -> anyhow::Result<Bench> {
     let scene = Scene::new((0..size).map(|n| observed_page(n, OLD)))?;
     let bytes = answer_of((0..size).map(|n| desired_page(n, NEW)));
     Ok(writes(scene, bytes, size))
+}
+
+/// A whole pass that updates every child, its writes answered.
+pub(crate) fn carry_out(size: usize) -> anyhow::Result<Bench> {
+    let scene = Scene::new((0..size).map(|n| observed_page(n, OLD)))?;
+    let bytes = answer_of((0..size).map(|n| desired_page(n, NEW)));
+    Ok(Bench {
+        work: Box::new(move || {
+            let mut server = Pretend::new(&scene.parent, &scene.children);
+            let mut pass = scene.pass(Memory::default());
+            call(&mut pass)?;
+            pass.feed(Fed::Hook(HookResult::Answer(bytes.clone())));
+            loop {
+                match pass.next() {
+                    Step::Write(writes) => {
+                        let results = writes.iter().map(|it| server.carry_out(it));
+                        pass.feed(Fed::Written(results.collect()));
+                    }
+                    Step::Done(outcome) => return Ok(usize::try_from(outcome.counts.updated)?),
+                    other => bail!("no writes: {other:?}"),
+                }
+            }
+        }),
+        expected: size,
+    })
 }
 
 fn writes(scene: Scene, answer: Bytes, expected: usize) -> Bench {

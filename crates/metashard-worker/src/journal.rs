@@ -86,3 +86,38 @@ impl Journal {
         json!({ "syncs": syncs })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{record::tests::record, *};
+
+    /// More syncs than are remembered.
+    const MANY: usize = 50_000;
+
+    #[test]
+    fn of_a_full_memory_no_more_is_told_than_one_answer_holds() {
+        let journal = Journal::default();
+        for number in 0..MANY {
+            let controller = format!("c{}", number % 1000);
+            journal.add(record(&controller, &format!("p{number}")));
+        }
+        let of = |controller: &str, name: &str| {
+            journal.answer(&Asked {
+                controller: controller.to_owned(),
+                name: name.to_owned(),
+                limit: Some(MANY),
+                ..Asked::default()
+            })
+        };
+
+        let all = of("", "");
+        let syncs = all["syncs"].as_array().map(Vec::len);
+        assert_eq!(syncs, Some(MAX_ANSWERED));
+        assert!(all.to_string().len() < 1 << 20);
+        let newest = MANY - 1;
+        assert_eq!(all["syncs"][0]["parent"]["name"], format!("p{newest}"));
+        assert_eq!(of("", "nobody")["syncs"], json!([]));
+        let own = of("c7", "")["syncs"].as_array().map_or(0, Vec::len);
+        assert!((1..=MANY / 1000).contains(&own), "{own}");
+    }
+}
