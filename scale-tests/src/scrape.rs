@@ -49,6 +49,8 @@ pub(crate) struct Last {
     /// Of these, that somebody else had the lead.
     pub(crate) contested: f64,
     pub(crate) fenced_writes: f64,
+    /// Shards that it has moved as the leader, but for those whose load asked for it.
+    pub(crate) moves: f64,
     pub(crate) cpu: Duration,
     /// In use, and the most that was, in MiB.
     pub(crate) memory: (u64, u64),
@@ -89,6 +91,11 @@ impl Scraper {
 }
 
 impl Seen {
+    /// Shards that were moved so far, but for those whose load asked for it.
+    pub(crate) fn moves(&self) -> f64 {
+        self.processes.values().map(|it| it.moves).sum()
+    }
+
     /// CPU time of all processes so far.
     pub(crate) fn cpu(&self) -> Duration {
         self.processes.values().map(|it| it.cpu).sum()
@@ -114,6 +121,12 @@ async fn round(contacts: &Contacts, seen: &Shared<Seen>) {
         last.violations = total(&text, violations);
         let contested = r#"metashard_fleet_invariant_violations_total{id="L1"}"#;
         last.contested = total(&text, contested);
+        let moved = |reason: &str| {
+            let name = format!("metashard_leader_moves_total{reason}");
+            total(&text, &name)
+        };
+        let for_load = [r#"{reason="balance"}"#, r#"{reason="split"}"#].map(moved);
+        last.moves = moved("") - for_load.iter().sum::<f64>();
         last.fenced_writes = total(&text, "metashard_worker_fenced_writes_total");
         let is_broken = |line: &&str| line.starts_with(violations) && !line.ends_with(" 0");
         last.broken = text.lines().filter(is_broken).map(str::to_owned).collect();

@@ -276,11 +276,16 @@ impl History {
             return;
         }
         let mut given: BTreeMap<Claim, Vec<(Duration, &str)>> = BTreeMap::new();
+        let mut last = None;
         for map in self.maps.iter().chain(&self.doubtful) {
+            // What a map gave that the log lacks is known by the next one.
+            let hole = last.and_then(|last| self.hole(last, map.at));
+            let since = hole.unwrap_or(map.at);
+            last = Some(map.at);
             for shard in (0..map.spec.shard_count).map(ShardId) {
                 if let Some((owner, epoch)) = map.spec.owner(shard) {
                     let given = given.entry(Claim { shard, epoch });
-                    given.or_default().push((map.at, owner.replica.as_str()));
+                    given.or_default().push((since, owner.replica.as_str()));
                 }
             }
         }
@@ -332,7 +337,7 @@ impl History {
             let named = replaced.and_then(|it| it.parse::<u64>().ok());
             let is_other = before.is_some_and(|(version, at)| {
                 // The log lacks a write between the two, at most.
-                let is_hole = named > Some(version) && self.has_hole(at, write.at);
+                let is_hole = named > Some(version) && self.hole(at, write.at).is_some();
                 named != Some(version) && !is_hole
             });
             if is_blind || is_other {
@@ -342,11 +347,15 @@ impl History {
         }
     }
 
-    fn has_hole(&self, from: Duration, to: Duration) -> bool {
+    /// From when on something may have been carried out between two moments that the log does not show, if so.
+    fn hole(&self, from: Duration, to: Duration) -> Option<Duration> {
         // What was under way had come before the kill.
         let slack = Duration::from_secs(1);
-        let mut holes = self.holes.iter();
-        holes.any(|hole| from <= *hole + slack && *hole <= to)
+        let holes = self.holes.iter();
+        let between = holes.filter(|hole| from <= **hole + slack && **hole <= to);
+        between
+            .map(|hole| hole.saturating_sub(slack).max(from))
+            .min()
     }
 }
 

@@ -45,7 +45,7 @@ struct Failover {
     dice: Dice,
     /// By kind of fault and of time.
     times: BTreeMap<(Fault, &'static str), Vec<Duration>>,
-    moves: BTreeMap<Fault, usize>,
+    moves: BTreeMap<Fault, f64>,
     events: Vec<Event>,
     /// The number of calls that were looked at before.
     judged: usize,
@@ -104,6 +104,8 @@ impl Failover {
         let before = self.bed.is_at_rest().await?;
         self.bed.take_calls()?;
         self.judged = self.bed.record.history.calls.len();
+        self.bed.scraper.once().await;
+        let moves = self.bed.scraper.seen().moves();
         let victim = match fault {
             Fault::LeadTaken | Fault::ApiRestart => None,
             _ => Some(self.victim(&before)?),
@@ -140,7 +142,8 @@ impl Failover {
             at,
             until: back,
         });
-        self.measure(&before, fault, victim, (at, back)).await
+        self.measure(&before, fault, victim, (at, back), moves)
+            .await
     }
 
     /// One of those that serve a controller. A replica that was lost several times has to wait for its share.
@@ -194,6 +197,7 @@ impl Failover {
         fault: Fault,
         name: Option<String>,
         (at, back): (Instant, Option<Instant>),
+        moves: f64,
     ) -> anyhow::Result<()> {
         let at = self.bed.record.time(back.unwrap_or(at).into_std());
         let mut calls: BTreeMap<&str, Vec<&HookCall>> = BTreeMap::new();
@@ -230,12 +234,9 @@ impl Failover {
         if name.is_some() {
             self.add(fault, "gap of others", others);
         } else {
-            let map = self.bed.map().await?;
-            let pairs = map.shards.iter().zip(&before.shards);
-            let moved = pairs
-                .filter(|(one, other)| one.epoch != other.epoch)
-                .count();
-            *self.moves.entry(fault).or_default() += moved;
+            self.bed.scraper.once().await;
+            let more = self.bed.scraper.seen().moves() - moves;
+            *self.moves.entry(fault).or_default() += more;
         }
         Ok(())
     }
@@ -278,7 +279,7 @@ impl Failover {
         }
         for (fault, moves) in &self.moves {
             let name = format!("shards moved by: {}", fault.name());
-            outcome.judge(&name, crate::judge::number(*moves), "", 0.0);
+            outcome.judge(&name, *moves, "", 0.0);
         }
         for event in &self.events {
             let name = event.fault.name().to_owned();

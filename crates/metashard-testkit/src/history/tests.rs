@@ -210,6 +210,20 @@ fn acting_by_a_map_that_timed_out_and_was_written_all_the_same_is_fine() {
 }
 
 #[test]
+fn map_that_a_killed_api_server_did_not_log_is_known_by_the_next() {
+    let mut history = sound();
+    // What gave it to the second owner is not in the log; a later one shows it.
+    history.maps[1].at = millis(50);
+    breaks(&history, Invariant::TableFirst);
+
+    history.holes = vec![millis(34)];
+    assert_eq!(broken(&history), BTreeSet::new());
+
+    history.maps.pop();
+    breaks(&history, Invariant::TableFirst);
+}
+
+#[test]
 fn write_that_a_killed_api_server_did_not_log_is_not_missed() {
     let mut history = sound();
     history.writes.remove(1);
