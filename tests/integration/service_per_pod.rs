@@ -178,10 +178,10 @@ async fn is_held_by(stage: &Stage, finalizers: &[&str]) -> anyhow::Result<Value>
         .await
 }
 
-/// The example's own steps, in order.
-async fn plays(stage: &Stage) -> anyhow::Result<()> {
+/// The first steps of the example: each Pod has a Service.
+async fn has_services(stage: &Stage) -> anyhow::Result<()> {
     nginx(stage).await?;
-    let (services, sets) = (stage.objects(SERVICE), stage.objects(STATEFUL_SET));
+    let services = stage.objects(SERVICE);
     for pod in ["nginx-0", "nginx-1", "nginx-2"] {
         let service = services.appears(pod).await?;
         ensure!(
@@ -199,9 +199,13 @@ async fn plays(stage: &Stage) -> anyhow::Result<()> {
             .becomes(pod, "to be labelled", is_labelled)
             .await?;
     }
-    let ours = finalizer(stage);
-    is_held_by(stage, &[&ours]).await?;
+    is_held_by(stage, &[&finalizer(stage)]).await.map(drop)
+}
 
+/// The set opts out and in again, and is deleted.
+async fn opts_out_and_goes(stage: &Stage) -> anyhow::Result<()> {
+    let (services, sets) = (stage.objects(SERVICE), stage.objects(STATEFUL_SET));
+    let ours = finalizer(stage);
     let mark =
         |value: Value| json!({ "metadata": { "annotations": { LABEL_OF_SERVICES: value } } });
     sets.patch("nginx", mark(Value::Null)).await?;
@@ -230,7 +234,8 @@ async fn plays(stage: &Stage) -> anyhow::Result<()> {
 async fn each_pod_of_a_stateful_set_gets_a_service_until_the_set_opts_out_or_goes()
 -> anyhow::Result<()> {
     let stage = stage("per-pod", "v1").await?;
-    plays(&stage).await?;
+    has_services(&stage).await?;
+    opts_out_and_goes(&stage).await?;
     // A labelled Pod is a target no more, and calls end.
     let called = stage.hook.calls_to("/pod-name-label");
     let is_unlabelled = |it: &Value| it["object"]["metadata"]["labels"].get("pod-name").is_none();
@@ -242,11 +247,13 @@ async fn each_pod_of_a_stateful_set_gets_a_service_until_the_set_opts_out_or_goe
 async fn a_v2_hook_sees_the_services_of_pods_under_names_with_their_namespace() -> anyhow::Result<()>
 {
     let stage = stage("per-pod-v2", "v2").await?;
-    plays(&stage).await?;
+    has_services(&stage).await?;
+    // Before it is edited: a decoration of what has changed meanwhile is not written.
     let verified = |it: &Value| annotation(it, VERIFIED) == "true";
     stage
         .request("a request that shows the annotation", verified)
         .await?;
+    opts_out_and_goes(&stage).await?;
     eventually("decorators to be ready", async || {
         let name = format!("{}-service-per-pod", stage.namespace);
         let decorator = stage.objects(DECORATOR).get(&name).await?;
