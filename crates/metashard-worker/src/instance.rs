@@ -296,16 +296,6 @@ impl Instance {
         }
     }
 
-    /// Returns once each cache has been listed.
-    pub(crate) async fn synced(&self) {
-        for view in self.views() {
-            view.synced().await;
-        }
-        for view in self.lacking() {
-            view.refresh().await;
-        }
-    }
-
     /// Returns once each cache has been listed, or cannot be at the moment.
     pub(crate) async fn listed_or_failing(&self) {
         for view in self.views() {
@@ -346,7 +336,9 @@ impl Instance {
 
     /// Returns once the caches are as new as `freshness` asks for `claim`.
     pub(crate) async fn fresh(&self, claim: Claim, freshness: &Freshness) {
-        self.synced().await;
+        for view in self.views() {
+            view.synced().await;
+        }
         self.secured_or_failing().await;
         match freshness {
             Freshness::Crash => {
@@ -355,6 +347,10 @@ impl Instance {
             Freshness::Released(last_written) => {
                 join_all(self.views().map(|view| reach(view, last_written))).await;
             }
+        }
+        // Last: a list that was made anyway has brought it back.
+        for view in self.lacking() {
+            view.refresh().await;
         }
         if let Some(fresh_for) = &mut *self.fresh_for.lock()
             && fresh_for.claim == claim
