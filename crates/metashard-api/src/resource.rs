@@ -58,6 +58,27 @@ impl Resource {
         }
     }
 
+    /// The resource of the ShardMap.
+    pub fn of_shard_maps() -> Self {
+        Self::of_fleet("shardmaps", "ShardMap")
+    }
+
+    /// The resource of the Placement.
+    pub fn of_placements() -> Self {
+        Self::of_fleet("placements", "Placement")
+    }
+
+    fn of_fleet(plural: &str, kind: &str) -> Self {
+        Self {
+            group: "metashard.io".to_owned(),
+            version: "v1beta1".to_owned(),
+            plural: plural.to_owned(),
+            kind: kind.to_owned(),
+            namespaced: true,
+            has_status: true,
+        }
+    }
+
     /// `group/version`, or `version` for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

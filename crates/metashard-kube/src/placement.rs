@@ -67,7 +67,7 @@ impl Placements {
         Self {
             clients: clients.clone(),
             namespace: namespace.into(),
-            resource: Arc::new(resource()),
+            resource: Arc::new(Resource::of_placements()),
         }
     }
 
@@ -184,17 +184,6 @@ fn read(object: Arc<Object>) -> Result<Asked, serde_json::Error> {
         spec,
         status: serde_json::from_value(status).unwrap_or_default(),
     })
-}
-
-fn resource() -> Resource {
-    Resource {
-        group: "metashard.io".to_owned(),
-        version: "v1beta1".to_owned(),
-        plural: "placements".to_owned(),
-        kind: "Placement".to_owned(),
-        namespaced: true,
-        has_status: true,
-    }
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl ShardMaps {
         Self {
             clients: clients.clone(),
             namespace: namespace.into(),
-            resource: Arc::new(resource()),
+            resource: Arc::new(Resource::of_shard_maps()),
         }
     }
 
@@ -213,15 +213,4 @@ fn to_map(object: &Object) -> Result<Map, Unreadable> {
         resource_version: object.resource_version().to_owned(),
         spec,
     })
-}
-
-fn resource() -> Resource {
-    Resource {
-        group: "metashard.io".to_owned(),
-        version: "v1beta1".to_owned(),
-        plural: "shardmaps".to_owned(),
-        kind: "ShardMap".to_owned(),
-        namespaced: true,
-        has_status: true,
-    }
 }

@@ -16,17 +16,6 @@ use serde_json::{Value, json};
 
 use crate::kit::{Kit, SOON};
 
-fn resource() -> Resource {
-    Resource {
-        group: "metashard.io".to_owned(),
-        version: "v1beta1".to_owned(),
-        plural: "placements".to_owned(),
-        kind: "Placement".to_owned(),
-        namespaced: true,
-        has_status: true,
-    }
-}
-
 async fn create(kit: &Kit, name: &str, spec: &Value) -> Result<Arc<Object>, String> {
     let body = json!({
         "apiVersion": "metashard.io/v1beta1",
@@ -34,7 +23,7 @@ async fn create(kit: &Kit, name: &str, spec: &Value) -> Result<Arc<Object>, Stri
         "metadata": { "name": name },
         "spec": spec,
     });
-    let (identity, resource) = (Identity::process(), resource());
+    let (identity, resource) = (Identity::process(), Resource::of_placements());
     let created = kit
         .clients
         .create(&identity, &resource, Some(&kit.namespace), &body);
