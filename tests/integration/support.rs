@@ -29,7 +29,8 @@ pub(crate) use controller::ControllerBuilder;
 pub(crate) use decorator::{DecoratorBuilder, want};
 pub(crate) use objects::{
     BIG_THING, CONFIG_MAP, CONTROLLER, DECORATOR, DEFAULTED, Kind, LEASE, MULTI_V2, NAMESPACE,
-    Objects, POD, REPLICA_SET, SECRET, SERVICE, THING, config_map, data_of, labelled, version_of,
+    Objects, PLACEMENT, POD, REPLICA_SET, SECRET, SERVICE, SHARD_MAP, THING, config_map, data_of,
+    labelled, version_of,
 };
 pub(crate) use own::LONG_LEASE;
 pub(crate) use parity::{Parity, Tally};

@@ -8,14 +8,7 @@ use serde_json::{Value, json};
 use super::{Ran, User, objects_in, ours, start_replica};
 use crate::{
     poor::{bind, bind_in},
-    support::{CONFIG_MAP, Kind, POD, Stage, THING, config_map, eventually},
-};
-
-const SHARD_MAP: Kind = Kind {
-    api_version: "metashard.io/v1beta1",
-    kind: "ShardMap",
-    plural: "shardmaps",
-    namespaced: true,
+    support::{CONFIG_MAP, POD, SHARD_MAP, Stage, THING, config_map, eventually},
 };
 
 /// Replicas in a system namespace of their own, with a Pod for each.

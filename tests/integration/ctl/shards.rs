@@ -11,14 +11,9 @@ use tokio::{process::Command, time::Instant};
 use super::{Ran, User, mistakes::fails, ours, ran, start_replica};
 use crate::{
     poor,
-    support::{CONFIG_MAP, Kind, Objects, Stage, THING, config_map, eventually},
-};
-
-const PLACEMENT: Kind = Kind {
-    api_version: "metashard.io/v1beta1",
-    kind: "Placement",
-    plural: "placements",
-    namespaced: true,
+    support::{
+        CONFIG_MAP, Kind, Objects, PLACEMENT, SHARD_MAP, Stage, THING, config_map, eventually,
+    },
 };
 
 /// How long a move by hand may take.
@@ -313,12 +308,7 @@ async fn cluster_without_placements_is_told_how_to_get_them() -> anyhow::Result<
     let crds = kind("customresourcedefinitions", "CustomResourceDefinition");
     let crds = Objects::new(&client, crds, "");
     crds.delete("placements.metashard.io").await?;
-    let maps = Kind {
-        kind: "ShardMap",
-        plural: "shardmaps",
-        ..PLACEMENT
-    };
-    let maps = Objects::new(&client, maps, "metashard-system");
+    let maps = Objects::new(&client, SHARD_MAP, "metashard-system");
     let entry = json!({ "owner": 0, "epoch": 1 });
     let member = json!({ "replica": "a", "incarnation": "i" });
     let spec =
