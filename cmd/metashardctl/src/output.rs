@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::argv::Format;
+use crate::{argv::Format, table::Table};
 
 /// Columns where no terminal tells.
 const UNBOUNDED: usize = usize::MAX;
@@ -36,6 +36,18 @@ impl Output {
     pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
         self.text(line)?;
         self.text("\n")
+    }
+
+    /// Writes a table, as wide as the terminal or, where all was asked for, as wide as it is.
+    pub(crate) fn table(&mut self, table: &Table, format: Format) -> io::Result<()> {
+        let width = match format {
+            Format::Wide => UNBOUNDED,
+            _ => self.width,
+        };
+        for line in table.lines(width) {
+            self.line(&line)?;
+        }
+        Ok(())
     }
 
     /// Writes text for people.

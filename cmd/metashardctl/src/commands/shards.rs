@@ -116,10 +116,7 @@ fn table(view: &View, shown: &[&Shard], format: Format, output: &mut Output) -> 
         }
         table.row(row);
     }
-    let width = if is_wide { usize::MAX } else { output.width };
-    for line in table.lines(width) {
-        output.line(&line)?;
-    }
+    output.table(&table, format)?;
     Ok(())
 }
 
@@ -241,9 +238,7 @@ fn by_replica(view: &View, format: Format, output: &mut Output) -> anyhow::Resul
                     format!("{}%", carried.percent),
                 ]);
             }
-            for line in table.lines(output.width) {
-                output.line(&line)?;
-            }
+            output.table(&table, Format::Text)?;
         }
     }
     Ok(Found::Same)

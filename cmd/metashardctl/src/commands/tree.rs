@@ -157,14 +157,7 @@ fn show(
             age::since(created.unwrap_or_default(), cluster.clock.wall()),
         ]);
     }
-    let width = if flags.output == Format::Wide {
-        usize::MAX
-    } else {
-        output.width
-    };
-    for line in table.lines(width) {
-        output.line(&line)?;
-    }
+    output.table(&table, flags.output)?;
     Ok(())
 }
 

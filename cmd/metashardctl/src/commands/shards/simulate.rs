@@ -113,13 +113,7 @@ fn show(simulated: &Simulated, format: Format, output: &mut Output) -> anyhow::R
         let name = std::iter::once(part.replica.to_string());
         replicas.row(name.chain(cells.into_iter().flatten()).collect());
     }
-    let width = match format {
-        Format::Wide => usize::MAX,
-        _ => output.width,
-    };
-    for line in replicas.lines(width) {
-        output.line(&line)?;
-    }
+    output.table(&replicas, format)?;
     let n_listed = match format {
         Format::Wide => simulated.moves.len(),
         _ => LISTED,
@@ -141,9 +135,7 @@ fn show(simulated: &Simulated, format: Format, output: &mut Output) -> anyhow::R
     }
     if !simulated.moves.is_empty() {
         output.line("")?;
-        for line in moves.lines(width) {
-            output.line(&line)?;
-        }
+        output.table(&moves, format)?;
     }
     output.line("")?;
     output.line(&summary(simulated, n_listed))?;
