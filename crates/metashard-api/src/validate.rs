@@ -313,8 +313,10 @@ fn service_account(reference: Option<&ServiceAccountRef>, findings: &mut Vec<Fin
 }
 
 fn sharding(sharding: Option<&Sharding>, findings: &mut Vec<Finding>) {
-    let slices = sharding.and_then(|sharding| sharding.slices).unwrap_or(1);
-    if !slices.is_power_of_two() || slices > 64 {
+    let Some(sharding) = sharding.filter(|sharding| !sharding.is_possible()) else {
+        return;
+    };
+    if let Some(slices) = sharding.slices {
         findings.push(Finding::invalid(
             "spec.sharding.slices",
             format!("{slices} is no power of two up to 64"),

@@ -1,6 +1,7 @@
 //! One controller, compiled for reconciling: what its spec says, resolved once.
 
 mod compile;
+mod edition;
 mod parents;
 mod source;
 mod strategy;
@@ -25,6 +26,7 @@ use metashard_api::{
     validate::Finding,
 };
 
+pub use self::edition::Edition;
 pub use self::strategy::{Apply, ApplyError, Strategy};
 
 use crate::{
@@ -43,8 +45,8 @@ pub struct Controller {
     pub uid: ControllerUid,
     /// Name of the controller object.
     pub name: String,
-    /// `metadata.generation` of the controller object that was compiled.
-    pub generation: i64,
+    /// What its object asks of whoever serves it.
+    pub edition: Edition,
     /// The finalizer that it puts on its parents.
     pub finalizer: String,
     /// The kinds of parents, each once: one for a CompositeController, any number for a DecoratorController.

@@ -23,7 +23,7 @@ use metashard_api::{
     names::reason,
 };
 use metashard_fleet::message::{Claim, LastWritten};
-use metashard_reconcile::object::Object;
+use metashard_reconcile::{controller::Edition, object::Object};
 use metashard_runtime::{fault, pulse::Pulse, shutdown::Token, task::Tasks};
 use tokio::sync::mpsc;
 
@@ -48,7 +48,7 @@ const LOAD_PERIOD: Duration = Duration::from_secs(5);
 const WARM_FOR: Duration = Duration::from_mins(1);
 
 /// How often conditions that changed are written.
-const REPORT_PERIOD: Duration = Duration::from_millis(500);
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// The controllers of this worker's shards.
 #[derive(Debug)]
@@ -77,6 +77,8 @@ struct Slot {
     uid: ControllerUid,
     /// As last seen: events are told of it also when it is gone, or no longer selected.
     object: Arc<Object>,
+    /// What this object asks for.
+    edition: Edition,
     /// What is done about each shard of it: one, unless it is split. One that is not named is not here.
     seats: BTreeMap<ShardId, SeatState>,
 }
@@ -91,8 +93,8 @@ struct Seat {
 /// What is done about one controller in one of its shards, which is here.
 #[derive(Debug)]
 enum SeatState {
-    /// It cannot run: its spec at this generation is refused, or a resource is missing.
-    Refused { generation: i64, why: Part },
+    /// It cannot run: its spec in this edition is refused, or a resource is missing.
+    Refused { edition: Edition, why: Part },
     /// It runs, or is kept warm.
     Open(Arc<Instance>),
     /// Its last syncs end; then it is settled anew.
@@ -245,6 +247,7 @@ impl Host {
             let slot = Slot {
                 uid: ControllerUid::new(object.uid()),
                 object: Arc::clone(object),
+                edition: Edition::of(object.bytes()),
                 seats: BTreeMap::new(),
             };
             self.slots.insert(name.clone(), slot);
@@ -255,6 +258,9 @@ impl Host {
         match object.filter(|object| object.uid() == slot.uid.as_str()) {
             Some(object) => {
                 let old = std::mem::replace(&mut slot.object, Arc::clone(&object));
+                if old.generation() != object.generation() {
+                    slot.edition = Edition::of(object.bytes());
+                }
                 if asks_for_sync(&old, &object) {
                     for instance in slot.instances() {
                         instance.force_all();
@@ -308,7 +314,7 @@ impl Host {
                 None => self.close(seat, false),
                 // Which parents it is of never changes: that is another one.
                 Some(_) if Some(instance.cut) != cut => self.close(seat, false),
-                Some(_) if instance.controller.generation != object.generation() => {
+                Some(_) if instance.controller.edition != slot.edition => {
                     self.close(seat, true);
                 }
                 Some(_) if self.is_in_another_mode(instance, object) => self.close_quietly(seat),
@@ -318,8 +324,8 @@ impl Host {
                 }
                 Some(Tenure::Warm { .. } | Tenure::Draining { .. }) => self.secure(seat),
             },
-            Some(SeatState::Refused { generation, why })
-                if *generation == object.generation()
+            Some(SeatState::Refused { edition, why })
+                if *edition == slot.edition
                     && (why.reason != reason::HELD || self.mode(object) == Mode::Rest) =>
             {
                 if tenure.is_none() {

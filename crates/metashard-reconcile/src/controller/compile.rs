@@ -20,8 +20,8 @@ use metashard_api::{
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    Apply, ChildRule, Controller, Error, History, Hook, ParentRule, Unserved, UpdateStrategy,
-    parents::Parents, source::Source,
+    Apply, ChildRule, Controller, Edition, Error, History, Hook, ParentRule, Unserved,
+    UpdateStrategy, parents::Parents, source::Source,
 };
 use crate::request::Frame;
 
@@ -67,7 +67,7 @@ fn compile(
         .iter()
         .map(|rule| hook::outer_key(&rule.resource))
         .collect();
-    let generation = spec.generation;
+    let edition = Edition::of(raw);
     notes.extend(parents.notes);
     let mut missing = parents.missing;
     missing.extend(rules.missing);
@@ -76,8 +76,8 @@ fn compile(
         uid: ControllerUid::new(uid),
         finalizer: names::finalizer(spec.kind, name),
         name: name.to_owned(),
-        generation,
-        fingerprint: fingerprint(uid, generation, &parents.served, &rules.served),
+        edition,
+        fingerprint: fingerprint(uid, edition, &parents.served, &rules.served),
         parents: parents.served,
         generate_selector: spec.generate_selector,
         children: rules.served,
@@ -280,10 +280,10 @@ fn resync_period(seconds: i32) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(1).max(1))
 }
 
-fn fingerprint(uid: &str, generation: i64, parents: &[ParentRule], rules: &[ChildRule]) -> u64 {
+fn fingerprint(uid: &str, edition: Edition, parents: &[ParentRule], rules: &[ChildRule]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(uid.as_bytes());
-    hash.update(&generation.to_le_bytes());
+    hash.update(&edition.number().to_le_bytes());
     let parents = parents.iter().map(|rule| &rule.resource);
     for resource in parents.chain(rules.iter().map(|rule| &rule.resource)) {
         hash.update(resource.to_string().as_bytes());

@@ -15,7 +15,6 @@ pub(super) struct Source<'a> {
     pub(super) kind: ControllerKind,
     pub(super) uid: Option<&'a str>,
     pub(super) name: Option<&'a str>,
-    pub(super) generation: i64,
     pub(super) child_resources: Vec<ChildResource>,
     pub(super) hooks: CompositeHooks,
     pub(super) endpoint_configs: &'a [EndpointConfig],
@@ -32,7 +31,6 @@ impl<'a> Source<'a> {
             kind: ControllerKind::Composite,
             uid: object.metadata.uid.as_deref(),
             name: object.metadata.name.as_deref(),
-            generation: object.metadata.generation.unwrap_or(0),
             child_resources: spec.child_resources.clone(),
             hooks: spec.hooks.clone().unwrap_or_default(),
             endpoint_configs: &spec.endpoint_configs,
@@ -50,7 +48,6 @@ impl<'a> Source<'a> {
             kind: ControllerKind::Decorator,
             uid: object.metadata.uid.as_deref(),
             name: object.metadata.name.as_deref(),
-            generation: object.metadata.generation.unwrap_or(0),
             child_resources: spec.attachments.iter().map(child_resource).collect(),
             hooks: CompositeHooks {
                 sync: hooks.sync,

@@ -10,7 +10,10 @@ use metashard_api::{
 };
 use metashard_fleet::{message::Claim, shard::Cut, worker::Freshness};
 use metashard_kube::identity::Identity;
-use metashard_reconcile::{controller::Controller, object::Object};
+use metashard_reconcile::{
+    controller::{Controller, Edition},
+    object::Object,
+};
 use serde::de::DeserializeOwned;
 use tracing::{error, info, warn};
 
@@ -95,8 +98,8 @@ impl Host {
                 if self.speaks(seat) {
                     self.tell_refusal(name, object, &why);
                 }
-                let generation = object.generation();
-                self.set_state(seat, SeatState::Refused { generation, why });
+                let edition = Edition::of(object.bytes());
+                self.set_state(seat, SeatState::Refused { edition, why });
                 self.report(name);
             }
         }
