@@ -48,7 +48,7 @@ use crate::{
 const POLL: Duration = Duration::from_secs(1);
 
 /// How often what the machine shows of itself is published, at least.
-const PUBLISH: Duration = Duration::from_millis(250);
+const PUBLISH: Duration = Duration::from_secs(1);
 
 /// Longest wait for a list of the workers' Leases.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -20,7 +20,7 @@ use crate::{
     message::{FromLeader, FromWorker, Order},
     record::{Holder, Seen},
     time::Now,
-    worker::{Action, Input, Standing},
+    worker::{Action, Held, Input, Standing},
 };
 
 /// Watches one worker machine, call by call.
@@ -35,7 +35,16 @@ pub struct WorkerMonitor {
     published: BTreeMap<ShardId, Epoch>,
     /// The newest epoch of each shard that this incarnation has given up.
     given_up: BTreeMap<ShardId, Epoch>,
+    /// `None`: something else may be broken of what is held by now.
+    looked: Option<Looked>,
     begun: Begun,
+}
+
+/// What was held when that was looked at last, and what of it is broken.
+#[derive(Debug)]
+struct Looked {
+    table: Arc<BTreeMap<ShardId, Held>>,
+    broken: BTreeSet<Invariant>,
 }
 
 impl WorkerMonitor {
@@ -58,6 +67,7 @@ impl WorkerMonitor {
             self.incarnation = after.incarnation().cloned();
             self.given_up.clear();
             self.published.clear();
+            self.looked = None;
         }
         // A map is long, and most calls bring none.
         if is_new || inputs.iter().any(gives) {
@@ -71,19 +81,37 @@ impl WorkerMonitor {
             };
             let newest = self.given_up.entry(over.shard).or_default();
             *newest = over.epoch.max(*newest);
+            self.looked = None;
         }
         if now.boot < after.deadline() {
-            for (shard, held) in after.shards() {
-                let at_most = |of: &BTreeMap<ShardId, Epoch>| of.get(&shard).copied();
-                if at_most(&self.published).is_none_or(|epoch| epoch < held.epoch) {
-                    broken.insert(Invariant::TableFirst);
-                }
-                if at_most(&self.given_up).is_some_and(|epoch| held.epoch <= epoch) {
-                    broken.insert(Invariant::NoResurrection);
-                }
-            }
+            broken.extend(self.held_wrongly(after));
         }
         self.begun.of(broken)
+    }
+
+    /// What is broken of what is held. Most calls change nothing of it, and a worker may hold thousands of shards.
+    fn held_wrongly(&mut self, standing: &Standing) -> BTreeSet<Invariant> {
+        let table = standing.table();
+        match &self.looked {
+            Some(looked) if Arc::ptr_eq(&looked.table, table) => looked.broken.clone(),
+            Some(_) | None => {
+                let mut broken = BTreeSet::new();
+                for (shard, held) in table.iter() {
+                    let at_most = |of: &BTreeMap<ShardId, Epoch>| of.get(shard).copied();
+                    if at_most(&self.published).is_none_or(|epoch| epoch < held.epoch) {
+                        broken.insert(Invariant::TableFirst);
+                    }
+                    if at_most(&self.given_up).is_some_and(|epoch| held.epoch <= epoch) {
+                        broken.insert(Invariant::NoResurrection);
+                    }
+                }
+                self.looked = Some(Looked {
+                    table: Arc::clone(table),
+                    broken: broken.clone(),
+                });
+                broken
+            }
+        }
     }
 
     fn hear(
@@ -119,6 +147,7 @@ impl WorkerMonitor {
         let Some(own) = &self.incarnation else {
             return;
         };
+        self.looked = None;
         let ordered = inputs.iter().filter_map(|input| match input {
             Input::OrderReceived(FromLeader {
                 order: Order::Assign { claim, .. },

@@ -405,11 +405,11 @@ impl Worker {
                 (None, BootTime::default())
             }
         };
-        let held = self.shards.held().collect();
-        let shards = if held == *self.standing.shards {
+        // Nearly always it is as it was.
+        let shards = if self.shards.held().eq(self.standing.shards()) {
             Arc::clone(&self.standing.shards)
         } else {
-            Arc::new(held)
+            Arc::new(self.shards.held().collect())
         };
         Standing {
             phase: self.phase(),

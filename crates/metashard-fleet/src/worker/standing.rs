@@ -164,6 +164,11 @@ impl Standing {
         self.shards.iter().map(|(shard, held)| (*shard, *held))
     }
 
+    /// The same, as one value: as long as it is the same one, nothing of it has changed.
+    pub(crate) fn table(&self) -> &Arc<BTreeMap<ShardId, Held>> {
+        &self.shards
+    }
+
     /// What is held of `shard`.
     pub fn held(&self, shard: ShardId) -> Option<Held> {
         self.shards.get(&shard).copied()

@@ -3,10 +3,7 @@
 //! What was let go is remembered by kind of owner, or by owner where that is one who may be selected later: so nobody takes a
 //! view for complete that lacks something of theirs.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use metashard_api::resource::group_of;
 use metashard_fleet::shard::Cut;
@@ -70,10 +67,9 @@ impl Interest {
         match self {
             Self::All | Self::Named(_) => !(let_go.kin.is_empty() && let_go.owners.is_empty()),
             Self::Controlled(controlled) => {
-                let kinds = controlled.by.iter().map(|view| view.key().resource());
-                let mut kin = kinds.map(|it| Kin::Of(kin_of(&it.group, &it.kind)));
-                (controlled.with_ownerless && let_go.kin.contains(&Kin::Nobodys))
-                    || kin.any(|it| let_go.kin.contains(&it))
+                let mut kinds = controlled.by.iter().map(|view| view.key().resource());
+                (controlled.with_ownerless && let_go.has_kin(None))
+                    || kinds.any(|it| let_go.has_kin(Some((&it.group, &it.kind))))
             }
         }
     }
@@ -139,19 +135,14 @@ pub(crate) struct Interests {
 /// What was let go.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LetGo {
-    /// Of what nobody could want: so a newcomer who could knows that it lacks some.
-    kin: BTreeSet<Kin>,
+    /// Of what nobody could want: so a newcomer who could knows that it lacks some. A few kinds, each once.
+    kin: Vec<Kin>,
     /// Of strangers the owners, as hashes: one of another object costs a list, and nothing more.
     owners: HashSet<u64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Kin {
-    /// Nothing controls it.
-    Nobodys,
-    /// It is controlled by an object of this kind.
-    Of(Box<str>),
-}
+/// Group and kind of the objects that control some; `None`: nothing controls them.
+type Kin = Option<(Box<str>, Box<str>)>;
 
 impl Interests {
     /// Adds a user. Whether some of what it wants may have been let go.
@@ -213,9 +204,11 @@ impl Interests {
 
     /// Whether there may be objects by now that nobody wants. It is asked for once, unless that cannot be known yet.
     pub(crate) fn take_slack(&mut self) -> bool {
-        let had_slack = self.has_slack;
-        self.has_slack &= !self.all.iter().all(|(it, _)| it.is_settled());
-        had_slack
+        if !self.has_slack {
+            return false;
+        }
+        self.has_slack = !self.all.iter().all(|(it, _)| it.is_settled());
+        true
     }
 }
 
@@ -229,17 +222,18 @@ impl LetGo {
             }
             return;
         }
-        let of = |it: &OwnerReference<'_>| Kin::Of(kin_of(group_of(it.api_version), it.kind));
-        let kin = owner.map_or(Kin::Nobodys, of);
-        // Nearly always it is there.
-        if !self.kin.contains(&kin) {
-            self.kin.insert(kin);
+        let kin = owner.map(|it| (group_of(it.api_version), it.kind));
+        // Nearly always it is there, and this runs for every event of what is foreign: no text is made before.
+        if !self.has_kin(kin) {
+            let kin = kin.map(|(group, kind)| (group.into(), kind.into()));
+            self.kin.push(kin);
         }
     }
-}
 
-fn kin_of(group: &str, kind: &str) -> Box<str> {
-    format!("{kind}.{group}").into()
+    fn has_kin(&self, kin: Option<(&str, &str)>) -> bool {
+        let mut all = self.kin.iter().map(Option::as_ref);
+        all.any(|it| it.map(|(group, kind)| (&**group, &**kind)) == kin)
+    }
 }
 
 /// Of all that has to agree if an object is to be kept once its owner is known: a list for what disagrees would help nothing.
