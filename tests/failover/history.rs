@@ -70,10 +70,9 @@ impl History {
     pub(crate) fn is_exclusive(&self) -> anyhow::Result<()> {
         for (path, calls) in &self.0 {
             for pair in calls.windows(2) {
-                // Without an answer: its caller has gone away, and nobody knows when.
                 let has_ended = pair[0]
-                    .answered
-                    .is_none_or(|answered| answered <= pair[1].received);
+                    .ended()
+                    .is_some_and(|ended| ended <= pair[1].received);
                 ensure!(has_ended, "two calls of {path} at once: {pair:#?}");
                 let (before, after) = (ownership(&pair[0])?, ownership(&pair[1])?);
                 ensure!(

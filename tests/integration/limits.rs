@@ -24,7 +24,7 @@ const SLOW: Duration = Duration::from_millis(300);
 /// The most calls that a hook had at once.
 fn most_at_once(calls: &[Call]) -> usize {
     let open_at = |time| {
-        let has_ended = |call: &Call| call.answered.is_some_and(|ended| ended <= time);
+        let has_ended = |call: &Call| call.ended().is_some_and(|ended| ended <= time);
         let open = calls
             .iter()
             .filter(|it| it.received <= time && !has_ended(it));

@@ -39,7 +39,7 @@ pub struct HookCall {
     pub claim: Claim,
     /// When it had come.
     pub begin: Duration,
-    /// When it was answered; `None`: its caller has gone away before, and nobody knows when.
+    /// When it was answered, or its caller had gone away; `None`: it is under way.
     pub end: Option<Duration>,
 }
 
@@ -157,7 +157,7 @@ impl HookCall {
                 epoch: Epoch(number(HEADER_EPOCH)?.parse().context("read an epoch")?),
             },
             begin: time(call.received),
-            end: call.answered.map(time),
+            end: call.ended().map(time),
         })
     }
 }
@@ -229,9 +229,8 @@ impl History {
                 } else {
                     newest = Some(call);
                 }
-                if let Some(end) = call.end
-                    && last_end.is_none_or(|(last, _)| last < end)
-                {
+                let end = call.end.unwrap_or(Duration::MAX);
+                if last_end.is_none_or(|(last, _)| last < end) {
                     last_end = Some((end, call));
                 }
             }

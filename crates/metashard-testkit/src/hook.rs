@@ -1,6 +1,7 @@
 //! A tenant's hook as tests need it: it records every call and answers, or fails to, as told.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
@@ -39,6 +40,8 @@ pub struct Call {
     pub received: Instant,
     /// When the answer was ready to be sent; `None` while the caller waits, and for ever if it went away.
     pub answered: Option<Instant>,
+    /// When it ended without an answer: the caller went away, or the hook cut it off.
+    pub cut: Option<Instant>,
     /// Whether the caller has shown a certificate that the hook accepts.
     pub has_certificate: bool,
     /// Number of the connection that it came by, from 0 in the order of their opening.
@@ -64,26 +67,28 @@ pub(crate) struct Shared {
 /// Calls, numbered in the order of their receipt.
 #[derive(Default)]
 pub(crate) struct Calls {
-    kept: Vec<Call>,
-    /// How many before them are forgotten.
-    forgotten: usize,
+    kept: BTreeMap<usize, Call>,
+    /// The number of the next one.
+    next: usize,
 }
 
 impl Calls {
     /// Takes a call in; returns its number.
     pub(crate) fn push(&mut self, call: Call) -> usize {
-        self.kept.push(call);
-        self.forgotten + self.kept.len() - 1
+        let number = self.next;
+        self.kept.insert(number, call);
+        self.next += 1;
+        number
     }
 
     /// The call of this number, unless it is forgotten.
     pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut Call> {
-        self.kept.get_mut(number.checked_sub(self.forgotten)?)
+        self.kept.get_mut(&number)
     }
 
     fn take(&mut self) -> Vec<Call> {
-        self.forgotten += self.kept.len();
-        std::mem::take(&mut self.kept)
+        let over = self.kept.extract_if(.., |_, call| call.ended().is_some());
+        over.map(|(_, call)| call).collect()
     }
 }
 
@@ -91,6 +96,11 @@ impl Call {
     /// The body as JSON; `null` if it is none.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// When it ended, in whatever way.
+    pub fn ended(&self) -> Option<Instant> {
+        self.answered.or(self.cut)
     }
 }
 
@@ -231,7 +241,7 @@ impl FakeHook {
 
     /// All calls so far, in the order of their receipt.
     pub fn calls(&self) -> Vec<Call> {
-        self.shared.calls.lock().kept.clone()
+        self.shared.calls.lock().kept.values().cloned().collect()
     }
 
     /// The calls so far to `path`.
@@ -241,7 +251,7 @@ impl FakeHook {
         calls
     }
 
-    /// All calls so far, which are then forgotten. Of one that is under way the end is not told any more.
+    /// The calls that have ended so far, in the order of their receipt; they are then forgotten.
     pub fn take_calls(&self) -> Vec<Call> {
         self.shared.calls.lock().take()
     }
@@ -253,7 +263,7 @@ impl FakeHook {
 
     /// Forgets the calls so far.
     pub fn forget(&self) {
-        drop(self.shared.calls.lock().take());
+        self.shared.calls.lock().kept.clear();
     }
 }
 

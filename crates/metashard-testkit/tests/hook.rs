@@ -6,9 +6,11 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context;
 use metashard_testkit::{
     FakeHook,
     hook::{Answer, gap},
+    wait::eventually,
 };
 use serde_json::json;
 
@@ -90,8 +92,8 @@ fn a_cut_connection_gives_no_answer_or_half_of_one() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_hook_that_never_answers_keeps_its_caller_waiting() -> anyhow::Result<()> {
+#[tokio::test]
+async fn a_hook_that_never_answers_keeps_its_caller_waiting_and_sees_it_go() -> anyhow::Result<()> {
     let hook = FakeHook::start(|_| Answer::never())?;
     let mut stream = TcpStream::connect(("127.0.0.1", hook.port()))?;
     stream.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -103,7 +105,16 @@ fn a_hook_that_never_answers_keeps_its_caller_waiting() -> anyhow::Result<()> {
     let outcome = stream.read(&mut [0]);
 
     assert!(outcome.is_err(), "it answered or hung up: {outcome:?}");
-    assert_eq!(hook.calls()[0].answered, None);
+    assert_eq!(hook.calls()[0].ended(), None);
+    assert!(hook.take_calls().is_empty(), "it is under way");
+
+    drop(stream);
+    eventually(Duration::from_secs(5), "its end to be seen", async || {
+        hook.calls()[0].cut.context("it is under way")
+    })
+    .await?;
+    assert_eq!(hook.take_calls()[0].answered, None);
+    assert_eq!(hook.count(), 0);
     Ok(())
 }
 

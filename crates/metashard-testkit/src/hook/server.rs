@@ -19,6 +19,31 @@ use super::{
     secure::Tls,
 };
 
+/// A call under way. Dropped before it is answered, it is noted as cut.
+struct Exchange<'a> {
+    shared: &'a Shared,
+    number: usize,
+}
+
+impl Exchange<'_> {
+    fn note(&self, end: impl FnOnce(&mut Call, std::time::Instant)) {
+        let now = Instant::now().into_std();
+        if let Some(call) = self.shared.calls.lock().get_mut(self.number) {
+            end(call, now);
+        }
+    }
+}
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        self.note(|call, now| {
+            if call.answered.is_none() {
+                call.cut = Some(now);
+            }
+        });
+    }
+}
+
 /// Serves until `stopped` says so or its sender is gone; open connections are dropped then.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -83,14 +108,14 @@ async fn answer(
         body,
         received: Instant::now().into_std(),
         answered: None,
+        cut: None,
         has_certificate,
         connection,
     };
     let number = shared.calls.lock().push(call.clone());
+    let exchange = Exchange { shared, number };
     let handler = Arc::clone(&shared.handler.lock());
     let response = respond(handler(&call)).await.ok_or(CutOff)?;
-    if let Some(call) = shared.calls.lock().get_mut(number) {
-        call.answered = Some(Instant::now().into_std());
-    }
+    exchange.note(|call, now| call.answered = Some(now));
     Ok(response)
 }
