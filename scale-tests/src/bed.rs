@@ -26,6 +26,7 @@ use metashard_testkit::{
     apply::apply,
     cluster::{self, SecondServer},
     crds,
+    history::HookCall,
     hook::Answer,
     shipped,
     wait::eventually,
@@ -124,7 +125,7 @@ impl Bed {
             subjects: (0..slots).map(|_| None).collect(),
             renewed: vec![0; slots],
             names: BTreeSet::new(),
-            scraper: Scraper::start(Arc::clone(&contacts)),
+            scraper: Scraper::start(Arc::clone(&contacts), settings.scenario.scraped_every()),
             contacts,
             settings,
             hook,
@@ -318,7 +319,13 @@ impl Bed {
         Api::namespaced_with(self.client.clone(), NAMESPACE, &resource)
     }
 
-    /// Takes over what the hook has seen so far.
+    /// The calls that are under way, besides those that may have ended since they were taken over last.
+    pub(crate) fn calls_now(&self) -> anyhow::Result<Vec<HookCall>> {
+        let calls = self.hook.calls();
+        calls.iter().map(|call| self.record.seen(call)).collect()
+    }
+
+    /// Takes over what the hook has seen the end of so far.
     pub(crate) fn take_calls(&mut self) -> anyhow::Result<()> {
         self.record
             .take(self.hook.take_calls(), self.settings.is_peer)

@@ -129,6 +129,17 @@ impl Name {
             .map_or_else(String::new, |it| it.get_name().to_owned())
     }
 
+    /// How often processes are asked for their metrics. To answer takes as long as some syncs: where CPU is what counts, it is
+    /// no oftener than a Prometheus asks; where replicas are lost, what a leader sees may last a moment only.
+    pub(crate) const fn scraped_every(self) -> Duration {
+        match self {
+            Self::Chaos | Self::Failover | Self::RollingUpdate => Duration::from_millis(500),
+            Self::Steady | Self::Burst | Self::ManyControllers | Self::HotController => {
+                Duration::from_secs(15)
+            }
+        }
+    }
+
     const fn defaults(self) -> Defaults {
         let (replicas, controllers, parents) = match self {
             Self::Steady | Self::Burst => (3, 10, 20),

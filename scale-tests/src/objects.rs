@@ -20,6 +20,11 @@ pub(crate) fn controller_of(path: &str) -> Option<usize> {
     path.strip_prefix('/')?.parse().ok()
 }
 
+/// Name of a controller.
+pub(crate) fn controller_name(number: usize) -> String {
+    format!("controller-{number}")
+}
+
 /// Name of a parent.
 pub(crate) fn parent_name(controller: usize, parent: usize) -> String {
     format!("thing-{controller}-{parent}")
@@ -51,8 +56,11 @@ pub(crate) fn rights() -> Value {
 
 /// A controller whose hook is at `url`.
 pub(crate) fn controller(number: usize, url: &str) -> Value {
-    let name = format!("controller-{number}");
-    crds::controller_of_things(&name, ("number", &number.to_string()), url)
+    let name = controller_name(number);
+    let mut controller = crds::controller_of_things(&name, ("number", &number.to_string()), url);
+    // Hooks may be told to take longer than the default.
+    controller["spec"]["hooks"]["sync"]["webhook"]["timeout"] = "2m".into();
+    controller
 }
 
 /// A parent of a controller.

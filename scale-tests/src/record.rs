@@ -57,11 +57,14 @@ impl Record {
         }
     }
 
+    /// What is judged of a call that names its ownership.
+    pub(crate) fn seen(&self, call: &Call) -> anyhow::Result<HookCall> {
+        HookCall::of(call, &controller(call), |it| self.time(it))
+    }
+
     /// Takes calls in. `is_bare`: they name no ownership.
     pub(crate) fn take(&mut self, calls: Vec<Call>, is_bare: bool) -> anyhow::Result<()> {
         for call in calls {
-            let controller = objects::controller_of(&call.path).unwrap_or_default();
-            let controller = format!("controller-{controller}");
             let body = call.json();
             let parent = &body["parent"];
             let name = parent["metadata"]["name"].as_str().unwrap_or_default();
@@ -74,17 +77,17 @@ impl Record {
             }
             let seen = if is_bare {
                 HookCall {
-                    controller,
+                    controller: controller(&call),
                     parent: name.to_owned(),
                     claim: Claim {
                         shard: ShardId(0),
                         epoch: Epoch(0),
                     },
                     begin: self.time(call.received),
-                    end: call.answered.map(|it| self.time(it)),
+                    end: call.ended().map(|it| self.time(it)),
                 }
             } else {
-                HookCall::of(&call, &controller, |it| self.time(it))?
+                self.seen(&call)?
             };
             self.history.calls.push(seen);
         }
@@ -117,6 +120,11 @@ impl Record {
         self.history.take_audit(&events);
         Ok(())
     }
+}
+
+/// The controller that a call is of.
+fn controller(call: &Call) -> String {
+    objects::controller_name(objects::controller_of(&call.path).unwrap_or_default())
 }
 
 /// Leaves of the bodies what is judged: all of the map, of other objects their metadata.

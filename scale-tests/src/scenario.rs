@@ -18,6 +18,7 @@ mod burst;
 mod chaos;
 mod failover;
 mod fault;
+mod meddling;
 mod rolling;
 mod steady;
 

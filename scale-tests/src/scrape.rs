@@ -13,9 +13,6 @@ use crate::{
     subject::{Contact, total},
 };
 
-/// Time between two rounds.
-const EVERY: Duration = Duration::from_millis(500);
-
 /// The process of each slot.
 pub(crate) type Contacts = Shared<BTreeMap<usize, Contact>>;
 
@@ -59,13 +56,13 @@ pub(crate) struct Last {
 }
 
 impl Scraper {
-    /// Begins at once.
-    pub(crate) fn start(contacts: Contacts) -> Self {
+    /// Begins at once: one round each `every`.
+    pub(crate) fn start(contacts: Contacts, every: Duration) -> Self {
         let seen = Shared::default();
         let mut rounds = JoinSet::new();
         let (asked, noted) = (Arc::clone(&contacts), Arc::clone(&seen));
         rounds.spawn(async move {
-            let mut ticks = interval(EVERY);
+            let mut ticks = interval(every);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     fault::{Cure, Dice, Event, Fault},
-    finish, start,
+    finish, meddling, start,
 };
 use crate::{
     bed::{Bed, WITHIN},
@@ -29,8 +29,8 @@ const HIT_AT_ONCE: usize = 2;
 /// What comes later is laid to a later fault.
 const AFTER: Duration = Duration::from_secs(9);
 
-/// How long the API server is away.
-const AWAY: Duration = Duration::from_secs(2);
+/// How long the API server is away: for less and for more than a Lease lasts.
+const AWAY: [u64; 2] = [2, 6];
 
 /// Faults that are under way.
 struct Chaos {
@@ -46,7 +46,11 @@ struct Chaos {
 
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<Outcome> {
     let weights = vec![settings.parents; settings.controllers];
-    let mut kinds = Fault::chosen(&Fault::CHAOS, &settings.kinds)?;
+    let mut kinds = Fault::CHAOS.to_vec();
+    if !settings.kinds.is_empty() {
+        kinds.extend(Fault::MEDDLING);
+        kinds = Fault::chosen(&kinds, &settings.kinds)?;
+    }
     if !settings.has_namespaces {
         kinds.retain(|kind| !kind.needs_links());
     }
@@ -147,9 +151,9 @@ impl Chaos {
             self.deck = self.dice.shuffled(&self.kinds);
         }
         let fault = *self.deck.last().context("no kinds of faults")?;
-        if fault == Fault::ApiRestart {
+        if !fault.hits_a_slot() {
             self.deck.pop();
-            return self.restart_api().await.map(|()| true);
+            return self.strike_all(fault).await.map(|()| true);
         }
         if self.hit.len() >= HIT_AT_ONCE {
             return Ok(false);
@@ -187,22 +191,41 @@ impl Chaos {
         Ok(true)
     }
 
-    async fn restart_api(&mut self) -> anyhow::Result<()> {
+    /// A fault of what all share.
+    async fn strike_all(&mut self, fault: Fault) -> anyhow::Result<()> {
         let at = Instant::now();
+        let (mut victim, mut until) = (None, None);
+        match fault {
+            Fault::ApiRestart => {
+                self.restart_api().await?;
+                until = Some(Instant::now());
+            }
+            Fault::LeadTaken => meddling::take_lead(&mut self.bed).await?,
+            Fault::LeaseDeleted => {
+                victim = Some(meddling::delete_lease(&self.bed, &mut self.dice).await?);
+            }
+            Fault::MapDeleted => meddling::delete_map(&self.bed).await?,
+            Fault::Split => meddling::split(&self.bed, &mut self.dice).await?,
+            _ => anyhow::bail!("{fault:?} hits a slot"),
+        }
+        self.events.push(Event {
+            fault,
+            victim,
+            at,
+            until,
+        });
+        Ok(())
+    }
+
+    async fn restart_api(&mut self) -> anyhow::Result<()> {
         let number = match self.bed.settings.api_servers {
             1 => 0,
             several => self.dice.below(several.into()),
         };
         self.bed.kill_api_server(number).await?;
-        sleep(AWAY).await;
-        self.bed.start_api_server(number).await?;
-        self.events.push(Event {
-            fault: Fault::ApiRestart,
-            victim: None,
-            at,
-            until: Some(Instant::now()),
-        });
-        Ok(())
+        let away = AWAY.get(self.dice.below(AWAY.len()));
+        sleep(Duration::from_secs(*away.context("some time")?)).await;
+        self.bed.start_api_server(number).await
     }
 }
 

@@ -11,8 +11,10 @@ use metashard_testkit::{history::HookCall, wait::eventually};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    fault::{Dice, Event, Fault, take_lead},
-    finish, gap, start,
+    fault::{Dice, Event, Fault},
+    finish, gap,
+    meddling::take_lead,
+    start,
 };
 use crate::{
     bed::{Bed, WITHIN},
@@ -38,6 +40,12 @@ const AWAY: Duration = Duration::from_mins(1);
 
 /// Calls of a controller after which it counts as served again.
 const SERVED: usize = 3;
+
+/// Hooks that take as long as this are cut off when their shards are drained.
+const LONG: Duration = Duration::from_secs(5);
+
+/// The most that the calls of long hooks may go on when their replica is told to end: `--drain-hook-grace`, and a little more.
+const CUT_WITHIN: Duration = Duration::from_millis(2200);
 
 /// Faults under way.
 struct Failover {
@@ -102,6 +110,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Outcome> {
 impl Failover {
     async fn event(&mut self, fault: Fault) -> anyhow::Result<()> {
         let before = self.bed.is_at_rest().await?;
+        if self.has_long_hooks() {
+            self.are_all_called().await?;
+        }
         self.bed.take_calls()?;
         self.judged = self.bed.record.history.calls.len();
         self.bed.scraper.once().await;
@@ -134,7 +145,6 @@ impl Failover {
                 .await?;
             }
         }
-        self.is_served().await?;
         let victim = victim.map(|slot| self.bed.name(slot));
         self.events.push(Event {
             fault,
@@ -142,6 +152,10 @@ impl Failover {
             at,
             until: back,
         });
+        if self.has_long_hooks() {
+            return self.measure_long(&before, fault, victim, at).await;
+        }
+        self.is_served().await?;
         self.measure(&before, fault, victim, (at, back), moves)
             .await
     }
@@ -150,7 +164,10 @@ impl Failover {
     fn victim(&mut self, map: &ShardMapSpec) -> anyhow::Result<usize> {
         let calls = &self.bed.record.history.calls;
         let recent = calls.iter().rev().take(100 * self.bed.settings.controllers);
-        let owners = recent.filter_map(|call| map.owner(call.claim.shard));
+        let under_way = self.bed.calls_now()?;
+        let owners = recent
+            .chain(&under_way)
+            .filter_map(|call| map.owner(call.claim.shard));
         let names: BTreeSet<&str> = owners.map(|(owner, _)| owner.replica.as_str()).collect();
         let slots = 0..self.bed.slots();
         let slots = slots.filter(|slot| names.contains(self.bed.name(*slot).as_str()));
@@ -170,6 +187,64 @@ impl Failover {
             Ok(())
         })
         .await
+    }
+
+    fn has_long_hooks(&self) -> bool {
+        self.bed.settings.hook.0 >= LONG
+    }
+
+    /// Waits until a call of each controller is under way.
+    async fn are_all_called(&self) -> anyhow::Result<()> {
+        eventually(WITHIN, "every controller to be called", async || {
+            let calls = self.bed.calls_now()?;
+            let calls = calls.iter().filter(|call| call.end.is_none());
+            let called: BTreeSet<&str> = calls.map(|it| it.controller.as_str()).collect();
+            let wanted = self.bed.settings.controllers;
+            ensure!(called.len() == wanted, "{} are", called.len());
+            Ok(())
+        })
+        .await
+    }
+
+    /// Where hooks take long, the pause between two calls says little. Measured is when calls that the fault hit end, and when
+    /// each of their controllers is called by somebody else.
+    async fn measure_long(
+        &mut self,
+        before: &ShardMapSpec,
+        fault: Fault,
+        victim: Option<String>,
+        at: Instant,
+    ) -> anyhow::Result<()> {
+        let victim = victim.context("only replicas are hit while hooks take long")?;
+        let at = self.bed.record.time(at.into_std());
+        let is_victims = |call: &HookCall| {
+            let owner = before.owner(call.claim.shard);
+            owner.is_some_and(|it| it.0.replica == victim && it.1 == call.claim.epoch)
+        };
+        let (cut, called) = eventually(WITHIN, "others to call", async || {
+            self.bed.take_calls()?;
+            let mut calls = self.bed.record.history.calls[self.judged..].to_vec();
+            calls.extend(self.bed.calls_now()?);
+            let hit = calls.iter().filter(|call| is_victims(call));
+            let hit = hit.filter(|call| call.begin <= at && call.end.is_none_or(|end| end > at));
+            let (mut cut, mut called) = (Duration::ZERO, Duration::ZERO);
+            for call in hit {
+                let end = call.end.context("a call goes on")?;
+                let next = calls.iter().filter(|it| {
+                    it.controller == call.controller && it.claim.epoch > call.claim.epoch
+                });
+                let next = next.map(|it| it.begin).min();
+                let next = next.with_context(|| call.controller.clone())?;
+                cut = cut.max(end.saturating_sub(at));
+                called = called.max(next.saturating_sub(at));
+            }
+            ensure!(cut > Duration::ZERO, "no call was under way");
+            Ok((cut, called))
+        })
+        .await?;
+        self.add(fault, "calls cut off", cut);
+        self.add(fault, "called by others", called);
+        Ok(())
     }
 
     /// Waits until each controller has been called some times from now on.
@@ -264,17 +339,11 @@ impl Failover {
 
     fn report(&mut self, outcome: &mut Outcome, begin: Instant) {
         for ((fault, what), times) in std::mem::take(&mut self.times) {
-            let millis = match (fault, what) {
-                (Fault::Terminate, "gap of its controllers") => Some(500),
-                (Fault::Kill | Fault::Freeze, "gap of its controllers") => Some(5000),
-                (Fault::ApiRestart, _) => Some(2000),
-                _ => None,
-            };
             outcome.kinds.push(Kind {
                 name: fault.name().to_owned(),
                 what,
                 times,
-                bound: millis.map(Duration::from_millis),
+                bound: bound(fault, what),
             });
         }
         for (fault, moves) in &self.moves {
@@ -285,5 +354,18 @@ impl Failover {
             let name = event.fault.name().to_owned();
             outcome.plot.marks.push((event.at - begin, name));
         }
+    }
+}
+
+/// The most that p99 may be.
+fn bound(fault: Fault, what: &str) -> Option<Duration> {
+    let hand_over = Duration::from_millis(500);
+    match (fault, what) {
+        (Fault::Terminate, "gap of its controllers") => Some(hand_over),
+        (Fault::Terminate, "calls cut off") => Some(CUT_WITHIN),
+        (Fault::Terminate, "called by others") => Some(CUT_WITHIN + hand_over),
+        (Fault::Kill | Fault::Freeze, "gap of its controllers") => Some(Duration::from_secs(5)),
+        (Fault::ApiRestart, _) => Some(Duration::from_secs(2)),
+        _ => None,
     }
 }

@@ -1,9 +1,6 @@
 //! Faults that a fleet has to live with, and what makes each of them good again.
 
-use std::time::Duration;
-
 use anyhow::Context;
-use kube::api::PostParams;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -28,6 +25,12 @@ pub(crate) enum Fault {
     ApiRestart,
     /// The leader's Lease is taken by hand.
     LeadTaken,
+    /// A worker's Lease is deleted.
+    LeaseDeleted,
+    /// The ShardMap is deleted.
+    MapDeleted,
+    /// Somebody asks for another number of slices of a controller.
+    Split,
 }
 
 /// What makes a fault good again.
@@ -64,6 +67,14 @@ impl Fault {
         Self::ApiRestart,
     ];
 
+    /// What `chaos` does besides where it is asked to: what people do to a fleet.
+    pub(crate) const MEDDLING: [Self; 4] = [
+        Self::LeadTaken,
+        Self::LeaseDeleted,
+        Self::MapDeleted,
+        Self::Split,
+    ];
+
     /// For people.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -75,6 +86,9 @@ impl Fault {
             Self::WorkerCutFromLeader => "worker cut from leader",
             Self::ApiRestart => "API server restart",
             Self::LeadTaken => "leadership lost",
+            Self::LeaseDeleted => "worker's Lease deleted",
+            Self::MapDeleted => "ShardMap deleted",
+            Self::Split => "split asked for",
         }
     }
 
@@ -89,6 +103,9 @@ impl Fault {
             Self::WorkerCutFromLeader => "worker-leader",
             Self::ApiRestart => "api",
             Self::LeadTaken => "lead",
+            Self::LeaseDeleted => "lease",
+            Self::MapDeleted => "map",
+            Self::Split => "split",
         }
     }
 
@@ -102,6 +119,18 @@ impl Fault {
             found.copied().with_context(|| format!("no kind {word}"))
         };
         words.iter().map(find).collect()
+    }
+
+    /// Whether it hits a process, and has to be made good again.
+    pub(crate) const fn hits_a_slot(self) -> bool {
+        !matches!(
+            self,
+            Self::ApiRestart
+                | Self::LeadTaken
+                | Self::LeaseDeleted
+                | Self::MapDeleted
+                | Self::Split
+        )
     }
 
     /// Whether it needs links that can be cut.
@@ -125,7 +154,11 @@ impl Fault {
             Self::Freeze => bed.signal(slot, Signal::STOP).map(|()| Cure::Thaw),
             Self::LeaderCutFromApi | Self::WorkerCutFromApi => link(bed, Link::Api),
             Self::WorkerCutFromLeader => link(bed, Link::Peers),
-            Self::ApiRestart | Self::LeadTaken => anyhow::bail!("it hits no slot"),
+            Self::ApiRestart
+            | Self::LeadTaken
+            | Self::LeaseDeleted
+            | Self::MapDeleted
+            | Self::Split => anyhow::bail!("it hits no slot"),
         }
     }
 }
@@ -147,28 +180,6 @@ impl Cure {
             }
         }
         Ok(true)
-    }
-}
-
-/// Takes the leader's Lease away, as somebody with other plans for it might.
-pub(crate) async fn take_lead(bed: &mut Bed) -> anyhow::Result<()> {
-    let leases = bed.leases();
-    let name = metashard_api::names::LEADER_LEASE;
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let mut lease = leases.get(name).await?;
-        if let Some(spec) = &mut lease.spec {
-            spec.holder_identity = Some("somebody else".to_owned());
-        }
-        match leases.replace(name, &PostParams::default(), &lease).await {
-            Ok(_) => {
-                bed.leads_taken += 1;
-                return Ok(());
-            }
-            Err(error) if Instant::now() > deadline => return Err(error.into()),
-            // The leader has renewed it in between.
-            Err(_) => {}
-        }
     }
 }
 
