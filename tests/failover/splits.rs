@@ -8,14 +8,14 @@ use std::{
 
 use anyhow::{Context, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams},
 };
 use metashard_api::{
-    id::ControllerUid,
-    names::SYSTEM_NAMESPACE,
+    id::{ControllerUid, Slice},
+    names::{LEADER_LEASE, SYSTEM_NAMESPACE},
     shard_map::{self, ShardMap, ShardMapSpec},
     v1alpha1::composite::CompositeController,
 };
@@ -40,6 +40,9 @@ const WITHIN: Duration = Duration::from_mins(1);
 
 /// How long a hook takes.
 const HOOK_TAKES: Duration = Duration::from_millis(100);
+
+/// How long a hook takes that is always being called, and holds a drain up for all of its grace.
+const OUTLASTS: Duration = Duration::from_secs(6);
 
 /// Time between two syncs of a parent that nothing else asks for.
 const RESYNC: u64 = 4;
@@ -212,8 +215,56 @@ impl Stage {
         Ok(maps.get(shard_map::NAME).await?.spec)
     }
 
+    /// Takes the lead away by hand, and waits until somebody leads in a new term.
+    pub(crate) async fn change_leader(&self) -> anyhow::Result<()> {
+        let before = self.map().await?.term;
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
+        let taken = Patch::Merge(json!({ "spec": { "holderIdentity": "somebody else" } }));
+        leases
+            .patch(LEADER_LEASE, &PatchParams::default(), &taken)
+            .await?;
+        eventually(WITHIN, "the map of another term", async || {
+            let term = self.map().await?.term;
+            ensure!(term > before, "it is {term}");
+            Ok(())
+        })
+        .await
+    }
+
     fn controllers(&self) -> Api<CompositeController> {
         Api::all(self.client.clone())
+    }
+
+    /// From now on the hook takes `length`.
+    fn take(&self, length: Duration) {
+        self.hook
+            .answer_with(move |call| Answer::json(&answer(call)).after(length));
+    }
+
+    /// Waits until the leader has begun to change splits, and has not come to the end of it. Returns who owns the hot controller.
+    async fn is_in_mid_split(&self) -> anyhow::Result<String> {
+        let uid = self.controllers().get(HOT).await?.uid();
+        let uid = ControllerUid::new(uid.context("it has a uid")?);
+        eventually(WITHIN, "a split under way", async || {
+            let mut hand_overs = 0.0;
+            for replica in &self.replicas {
+                hand_overs += replica.metric("metashard_leader_hand_overs").await?;
+            }
+            ensure!(hand_overs > 0.0, "no shard is being drained");
+            let map = self.map().await?;
+            ensure!(map.slices_of(&uid) == 1, "it is over");
+            let home = shard_of(&uid, Slice::default(), map.shard_count);
+            let owner = map.owner(home).map(|it| it.0.replica.clone());
+            owner.context("nobody owns it")
+        })
+        .await
+    }
+
+    /// Crashes a replica.
+    fn kill(&mut self, name: &str) -> anyhow::Result<()> {
+        let mut replicas = self.replicas.iter_mut();
+        let replica = replicas.find(|it| it.name() == name);
+        replica.context("there is no such replica")?.kill()
     }
 
     /// How much more than the mean the busiest worker had to do lately, by the calls that the hook saw.
@@ -321,6 +372,30 @@ async fn a_controller_is_split_as_it_asks_and_no_parent_is_served_twice_or_lost(
     stage.ask(None).await?;
     stage.is_served(&controllers).await?;
 
+    let calls = stage.assert_never_twice()?;
+    println!("{calls} calls, none at once with another one for the same parent");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_dies_in_mid_split_leaves_no_parent_unserved_and_none_served_twice()
+-> anyhow::Result<()> {
+    let _turn = turn().await;
+    let controllers = [(HOT.to_owned(), 24)];
+    let mut stage = Stage::start(&["alpha", "beta", "gamma"], &controllers).await?;
+    stage.is_served(&controllers).await?;
+
+    stage.take(OUTLASTS);
+    stage.is_served(&controllers).await?;
+    stage.ask(Some(4)).await?;
+    let owner = stage.is_in_mid_split().await?;
+    stage.kill(&owner)?;
+    let killed = Instant::now();
+    stage.take(HOOK_TAKES);
+    stage.is_served(&controllers).await?;
+
+    let slices = stage.is_split(|it| matches!(it, 1 | 4), WITHIN).await?;
+    println!("{slices} slices, all served after {:?}", killed.elapsed());
     let calls = stage.assert_never_twice()?;
     println!("{calls} calls, none at once with another one for the same parent");
     Ok(())
