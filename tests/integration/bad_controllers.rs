@@ -8,16 +8,15 @@ use metashard_testkit::crds;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::support::{CONFIG_MAP, CONTROLLER, Kind, SECRET, Stage, THING, config_map};
+use super::support::{
+    CONFIG_MAP, CONTROLLER, Kind, SECRET, Stage, THING, config_map, healed_in_time,
+};
 
 /// A controller is refused within this time.
 const REFUSED_WITHIN: Duration = Duration::from_secs(1);
 
 /// So often a machine that is busy may be too slow for that.
 const TRIES: usize = 4;
-
-/// What was waited for goes on within this time after the cause's end.
-const HEALED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A kind that is not served at first.
 const UNKNOWN: Kind = Kind {
@@ -75,8 +74,7 @@ impl<F: Fn(&Stage, &mut Value)> Fault<F> {
 /// The stage's controller serves its parent soon after `since`.
 async fn is_healed(stage: &Stage, since: Instant) -> anyhow::Result<()> {
     stage.objects(CONFIG_MAP).appears("made").await?;
-    let took = since.elapsed();
-    ensure!(took < HEALED_WITHIN, "it took {took:?}");
+    healed_in_time(since)?;
     stage.condition(condition::READY, "True").await?;
     Ok(())
 }

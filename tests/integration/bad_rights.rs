@@ -1,7 +1,5 @@
 //! A replica that may not do all that its controllers ask for.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use metashard_api::names::{condition, event, reason};
 use metashard_testkit::{FakeHook, hook::Answer};
@@ -11,11 +9,8 @@ use tokio::time::Instant;
 use super::{
     fault::PARENT,
     poor::{Poor, rule, served_by},
-    support::{CONFIG_MAP, SECRET, Stage, THING, config_map},
+    support::{CONFIG_MAP, SECRET, Stage, THING, config_map, healed_in_time},
 };
-
-/// What a right was missing for goes on within this time after it is granted.
-const HEALED_WITHIN: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn each_missing_right_is_told_by_verb_and_resource_and_holds_up_one_controller_only()
@@ -112,8 +107,7 @@ async fn related_objects_that_may_not_be_read_hold_up_their_controller_until_the
     stage
         .request("a request with the related objects", has_related)
         .await?;
-    let took = since.elapsed();
-    ensure!(took < HEALED_WITHIN, "it took {took:?}");
+    healed_in_time(since)?;
     stage.condition(condition::WATCHES_READY, "True").await?;
     watch.is_unharmed().await
 }

@@ -1,7 +1,5 @@
 //! Kinds of parents and children that change under way: scope, version, status subresource.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use metashard_api::names::{condition, reason};
 use metashard_testkit::crds;
@@ -10,10 +8,8 @@ use tokio::time::Instant;
 
 use crate::support::{
     CONFIG_MAP, CONTROLLER, Kind, NAMESPACE, STAGE, Stage, THING, config_map, eventually,
+    healed_in_time,
 };
-
-/// What waits for a kind is served within this time after the kind is.
-const HEALED_WITHIN: Duration = Duration::from_secs(10);
 
 const CRD: Kind = Kind {
     api_version: "apiextensions.k8s.io/v1",
@@ -75,12 +71,6 @@ async fn change(stage: &Stage, kind: Kind, edit: impl Fn(&mut Value)) -> anyhow:
     Ok(())
 }
 
-fn in_time(since: Instant) -> anyhow::Result<()> {
-    let took = since.elapsed();
-    ensure!(took < HEALED_WITHIN, "it took {took:?}");
-    Ok(())
-}
-
 #[tokio::test]
 async fn a_status_subresource_that_is_taken_away_and_given_back_needs_no_restart()
 -> anyhow::Result<()> {
@@ -107,7 +97,7 @@ async fn a_status_subresource_that_is_taken_away_and_given_back_needs_no_restart
     let since = Instant::now();
     crds::install_one(&stage.client, &crd_of(SWITCHED)).await?;
     stage.condition(condition::READY, "True").await?;
-    in_time(since)?;
+    healed_in_time(since)?;
     stage.poke(SWITCHED, "p").await?;
     Ok(())
 }
@@ -147,7 +137,7 @@ async fn a_version_that_is_served_no_longer_is_told_of_and_its_parents_are_synce
     })
     .await?;
     stage.objects(CONFIG_MAP).appears("b").await?;
-    in_time(since)?;
+    healed_in_time(since)?;
     stage.condition(condition::READY, "True").await?;
     Ok(())
 }
@@ -184,7 +174,7 @@ async fn a_kind_of_parents_that_comes_back_with_another_scope_is_served() -> any
         .parent(SCOPED_WIDE, "p", child(Some(&stage.namespace)))
         .await?;
     stage.objects(CONFIG_MAP).appears("a").await?;
-    in_time(since)?;
+    healed_in_time(since)?;
     stage.condition(condition::READY, "True").await?;
     Ok(())
 }

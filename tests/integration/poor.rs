@@ -56,7 +56,7 @@ impl Poor {
         let stage = Stage::new(claim).await?;
         let name = stage.namespace.clone();
         let client = cluster.admin().await?;
-        bind(&client, &name, "basic", rules).await?;
+        bind(&client, None, (&name, "basic"), rules).await?;
         let here = json!([
             all("coordination.k8s.io", "leases"),
             all("metashard.io", "shardmaps"),
@@ -65,7 +65,7 @@ impl Poor {
             all("test.metashard.io", "*"),
             all("", "configmaps"),
         ]);
-        bind_in(&client, &name, &name, "here", here).await?;
+        bind(&client, Some(&name), (&name, "here"), here).await?;
         let mut options = replica::Options::new(cluster, &name, &name)?.flags([
             format!("--target-label-selector={OWN_REPLICA}={name}").as_str(),
             "--zap-log-level=debug",
@@ -89,12 +89,12 @@ impl Poor {
     /// Lets the user do `verbs` with Secrets everywhere.
     pub(crate) async fn grant(&self, verbs: &[&str]) -> anyhow::Result<()> {
         let rules = json!([rule("", "secrets", verbs)]);
-        bind(&self.client, &self.name, verbs[0], rules).await
+        bind(&self.client, None, (&self.name, verbs[0]), rules).await
     }
 
     /// Gives the user rights everywhere, by a role named after it and `what`.
     pub(crate) async fn grant_everywhere(&self, what: &str, rules: Value) -> anyhow::Result<()> {
-        bind(&self.client, &self.name, what, rules).await
+        bind(&self.client, None, (&self.name, what), rules).await
     }
 
     /// Gives the user rights in the namespace of a stage, by a role named after it and `what`.
@@ -104,7 +104,13 @@ impl Poor {
         what: &str,
         rules: Value,
     ) -> anyhow::Result<()> {
-        bind_in(&stage.client, &stage.namespace, &self.name, what, rules).await
+        bind(
+            &stage.client,
+            Some(&stage.namespace),
+            (&self.name, what),
+            rules,
+        )
+        .await
     }
 
     /// Takes rights away that were given so.
@@ -149,40 +155,27 @@ pub(crate) async fn may_list(
     .await
 }
 
-/// Gives `user` rights in all namespaces, by a role named after it and `what`.
+/// Gives `user` rights in one namespace, or in all, by a role named after it and `what`.
 pub(crate) async fn bind(
     client: &kube::Client,
-    user: &str,
-    what: &str,
+    namespace: Option<&str>,
+    (user, what): (&str, &str),
     rules: Value,
 ) -> anyhow::Result<()> {
-    let metadata = json!({ "name": format!("{user}-{what}") });
-    let role = json!({ "metadata": metadata, "rules": rules });
-    Objects::new(client, CLUSTER_ROLE, "").create(role).await?;
-    let binding = binding_of(user, "ClusterRole", &metadata);
-    Objects::new(client, CLUSTER_ROLE_BINDING, "")
-        .create(binding)
-        .await?;
-    Ok(())
-}
-
-/// Gives `user` rights in a namespace, likewise.
-pub(crate) async fn bind_in(
-    client: &kube::Client,
-    namespace: &str,
-    user: &str,
-    what: &str,
-    rules: Value,
-) -> anyhow::Result<()> {
-    let metadata = json!({ "name": format!("{user}-{what}") });
-    let role = json!({ "metadata": metadata, "rules": rules });
-    let here = Objects::new(client, ROLE, namespace);
-    if here.find(&format!("{user}-{what}")).await?.is_none() {
-        here.create(role).await?;
+    let (role_kind, binding_kind) = match namespace {
+        Some(_) => (ROLE, ROLE_BINDING),
+        None => (CLUSTER_ROLE, CLUSTER_ROLE_BINDING),
+    };
+    let namespace = namespace.unwrap_or_default();
+    let name = format!("{user}-{what}");
+    let metadata = json!({ "name": name });
+    let here = Objects::new(client, role_kind, namespace);
+    if here.find(&name).await?.is_none() {
+        here.create(json!({ "metadata": metadata, "rules": rules }))
+            .await?;
     }
-    let binding = binding_of(user, "Role", &metadata);
-    Objects::new(client, ROLE_BINDING, namespace)
-        .create(binding)
+    Objects::new(client, binding_kind, namespace)
+        .create(binding_of(user, role_kind.kind, &metadata))
         .await?;
     Ok(())
 }

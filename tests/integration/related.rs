@@ -3,8 +3,6 @@
 mod decorated;
 mod lifetimes;
 
-use std::time::Duration;
-
 use anyhow::{Context, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use metashard_api::names::{condition, event, reason};
@@ -14,11 +12,8 @@ use tokio::time::Instant;
 
 use crate::support::{
     CONFIG_MAP, CONTROLLER, ControllerBuilder, Kind, NAMESPACE, Objects, Stage, THING, as_told,
-    config_map, eventually,
+    config_map, eventually, healed_in_time,
 };
-
-/// A parent that waits for its related objects is served within this time after they can be had.
-const HEALED_WITHIN: Duration = Duration::from_secs(10);
 
 const LATE: Kind = Kind {
     api_version: crds::API_VERSION,
@@ -409,8 +404,7 @@ async fn a_related_kind_that_is_installed_later_heals_the_parents_that_wait_for_
         is_there,
     )
     .await?;
-    let took = since.elapsed();
-    ensure!(took < HEALED_WITHIN, "it took {took:?}");
+    healed_in_time(since)?;
     stage.condition(condition::READY, "True").await?;
     Ok(())
 }

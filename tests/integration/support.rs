@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use kube::Client;
 use metashard_testkit::{
     Cluster, FakeHook, Replica, cluster, crds, hook::Call, replica, shipped, wait,
 };
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 
 mod applying;
 mod audit;
@@ -47,8 +47,18 @@ const POKE: &str = "poke";
 /// Time for anything to happen: far more than it takes, for machines that are busy.
 pub(crate) const WITHIN: Duration = Duration::from_mins(1);
 
+/// How long healing may take once the cause of a trouble is gone.
+const HEALED_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long it is watched that something does not happen.
 const WHILE: Duration = Duration::from_millis(400);
+
+/// What a cause was in the way of came soon after `since`, when it was taken away.
+pub(crate) fn healed_in_time(since: Instant) -> anyhow::Result<()> {
+    let took = since.elapsed();
+    ensure!(took < HEALED_WITHIN, "it took {took:?}");
+    Ok(())
+}
 
 /// What all tests of this program share.
 pub(crate) struct Shared {

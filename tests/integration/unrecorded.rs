@@ -5,7 +5,7 @@ use metashard_api::names::{condition, event, reason};
 use metashard_testkit::{Replica, proxy::Proxy, replica};
 use serde_json::{Value, json};
 
-use super::poor::{bind, bind_in, may_list, rule};
+use super::poor::{bind, may_list, rule};
 use crate::support::{
     CONFIG_MAP, CONTROLLER, LEASE, LONG_LEASE, OWN_REPLICA, Stage, THING, WITHIN, condition_of,
     eventually,
@@ -19,13 +19,13 @@ async fn replica(stage: &Stage) -> anyhow::Result<(Replica, Proxy)> {
         rule("test.metashard.io", "*", &["*"]),
         rule("", "events", &["create", "patch"]),
     ]);
-    bind(&stage.client, name, "basic", rules).await?;
+    bind(&stage.client, None, (name, "basic"), rules).await?;
     let here = json!([
         rule("coordination.k8s.io", "leases", &["*"]),
         rule("metashard.io", "shardmaps", &["*"]),
         rule("", "secrets", &["get", "create"]),
     ]);
-    bind_in(&stage.client, name, name, "here", here).await?;
+    bind(&stage.client, Some(name), (name, "here"), here).await?;
     let mut options = replica::Options::new(cluster, name, name)?.flags([
         format!("--target-label-selector={OWN_REPLICA}={name}").as_str(),
         LONG_LEASE,
@@ -80,7 +80,7 @@ async fn a_finalizer_that_cannot_be_recorded_is_told_at_the_start_and_on_its_con
 
     let all = ["get", "list", "watch", "create", "update", "delete"];
     let rules = json!([rule("", "configmaps", &all)]);
-    bind(&stage.client, &name, "records", rules).await?;
+    bind(&stage.client, None, (&name, "records"), rules).await?;
 
     stage.objects(CONFIG_MAP).appears(&record).await?;
     eventually("the condition to hold", async || {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Ran, User, objects_in, ours, start_replica};
 use crate::{
-    poor::{bind, bind_in},
+    poor::bind,
     support::{CONFIG_MAP, POD, SHARD_MAP, Stage, THING, config_map, eventually},
 };
 
@@ -157,8 +157,8 @@ async fn status_wide_tells_the_last_sync_as_the_replica_remembers_it() -> anyhow
         json!([{ "apiGroups": ["metacontroller.k8s.io"], "resources": ["*"], "verbs": ["list"] }]);
     bind(
         &fleet.stage.client,
-        &format!("{name}-blind"),
-        "controllers",
+        None,
+        (&format!("{name}-blind"), "controllers"),
         controllers,
     )
     .await?;
@@ -234,16 +234,15 @@ async fn who_may_not_use_the_proxy_is_told_the_verb_and_the_resource() -> anyhow
     let user = User::named(stage.shared, &name)?;
     let read = |group: &str, resource: &str| json!({ "apiGroups": [group], "resources": [resource], "verbs": ["get", "list"] });
     let here = json!([read("test.metashard.io", "things")]);
-    bind_in(&stage.client, &name, &name, "things", here).await?;
+    bind(&stage.client, Some(&name), (&name, "things"), here).await?;
     let controllers = json!([read("metacontroller.k8s.io", "*")]);
-    bind(&stage.client, &name, "controllers", controllers).await?;
+    bind(&stage.client, None, (&name, "controllers"), controllers).await?;
 
     is_refused(&fleet, &user, "cannot get resource \"shardmaps\"").await?;
-    bind_in(
+    bind(
         &stage.client,
-        &fleet.system,
-        &name,
-        "maps",
+        Some(&fleet.system),
+        (&name, "maps"),
         json!([read("metashard.io", "shardmaps")]),
     )
     .await?;
@@ -256,7 +255,7 @@ async fn who_may_not_use_the_proxy_is_told_the_verb_and_the_resource() -> anyhow
         read("", "pods"),
         read("coordination.k8s.io", "leases")
     ]);
-    bind_in(&stage.client, &fleet.system, &name, "proxy", proxy).await?;
+    bind(&stage.client, Some(&fleet.system), (&name, "proxy"), proxy).await?;
     let told = eventually("rights to count", async || {
         syncs(&fleet.why(&user, &["thing/p", "-o", "json"]).await?)
     })

@@ -276,7 +276,7 @@ async fn mistakes_and_missing_rights_are_told_and_nothing_is_written() -> anyhow
         poor::rule("metashard.io", "*", &["get", "list"]),
         poor::rule("coordination.k8s.io", "leases", &["list"]),
     ]);
-    poor::bind(&scene.stage.client, name, "reader", read).await?;
+    poor::bind(&scene.stage.client, None, (name, "reader"), read).await?;
     let blind = eventually("rights to count", async || {
         let blind = scene.ctl_as(&user, &["shards"]).await?;
         is_told(&blind, 0, name)?;
