@@ -3,11 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, ensure};
-use metashard_api::{
-    id::{ControllerUid, Slice},
-    shard_map::ShardMapSpec,
-};
-use metashard_fleet::shard::shard_of;
+use metashard_api::{id::ControllerUid, shard_map::ShardMapSpec};
+use metashard_fleet::shard::Layout;
 use metashard_testkit::wait::{eventually, throughout};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -32,8 +29,8 @@ const STAYS: Duration = Duration::from_secs(12);
 const MANY: usize = 40;
 
 fn owner<'a>(map: &'a ShardMapSpec, uid: &ControllerUid) -> Option<&'a str> {
-    let shard = shard_of(uid, Slice::default(), map.shard_count);
-    map.owner(shard).map(|(it, _)| it.replica.as_str())
+    map.owner(Layout::of(map).home(uid))
+        .map(|(it, _)| it.replica.as_str())
 }
 
 /// How many controllers each replica has, as the map says.

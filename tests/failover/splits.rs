@@ -14,12 +14,12 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use metashard_api::{
-    id::{ControllerUid, Slice},
+    id::ControllerUid,
     names::{LEADER_LEASE, SYSTEM_NAMESPACE},
     shard_map::{self, ShardMap, ShardMapSpec},
     v1alpha1::composite::CompositeController,
 };
-use metashard_fleet::shard::{shard_of, slice_of};
+use metashard_fleet::shard::{Layout, slice_of};
 use metashard_testkit::{
     Cluster, FakeHook, Replica,
     apply::apply,
@@ -184,7 +184,7 @@ impl Stage {
         let uid = self.controllers().get(HOT).await?.uid();
         let uid = ControllerUid::new(uid.context("it has a uid")?);
         eventually(within, "the map to split it otherwise", async || {
-            let slices = self.map().await?.slices_of(&uid);
+            let slices = Layout::of(&self.map().await?).slices(&uid);
             ensure!(wanted(slices), "there are {slices} slices");
             Ok(slices)
         })
@@ -252,9 +252,9 @@ impl Stage {
             }
             ensure!(hand_overs > 0.0, "no shard is being drained");
             let map = self.map().await?;
-            ensure!(map.slices_of(&uid) == 1, "it is over");
-            let home = shard_of(&uid, Slice::default(), map.shard_count);
-            let owner = map.owner(home).map(|it| it.0.replica.clone());
+            let layout = Layout::of(&map);
+            ensure!(layout.slices(&uid) == 1, "it is over");
+            let owner = map.owner(layout.home(&uid)).map(|it| it.0.replica.clone());
             owner.context("nobody owns it")
         })
         .await
@@ -302,10 +302,11 @@ impl Stage {
             let mut own: BTreeMap<&str, usize> = BTreeMap::new();
             for (name, n_parents) in controllers {
                 let uid = &uids[name];
-                let slices = map.slices_of(uid);
+                let layout = Layout::of(&map);
+                let slices = layout.slices(uid);
                 for number in 0..*n_parents {
                     let slice = slice_of(Some(NAMESPACE), &format!("{name}-{number}"), slices);
-                    let owner = map.owner(shard_of(uid, slice, map.shard_count));
+                    let owner = map.owner(layout.shard(uid, slice));
                     let (owner, _) = owner.context("a shard without an owner")?;
                     *own.entry(&owner.replica).or_default() += 1;
                 }

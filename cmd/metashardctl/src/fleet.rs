@@ -9,12 +9,12 @@ use anyhow::Context;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use metashard_api::{
-    id::{ControllerUid, Slice},
+    id::ControllerUid,
     names::{ANNOTATION_ADDRESS, LABEL_ROLE, SYSTEM_NAMESPACE},
     resource::Resource,
     shard_map::{self, Member, ShardMapSpec},
 };
-use metashard_fleet::{record::Holder, shard::shard_of};
+use metashard_fleet::{record::Holder, shard::Layout};
 use metashard_kube::client::PodPort;
 use metashard_plan::suggest;
 use metashard_reconcile::object::Object;
@@ -118,8 +118,8 @@ impl Fleet {
     /// The replica that owns the shard of a controller.
     pub(crate) fn owner(&self, controller: &str) -> Option<Replica> {
         let uid = ControllerUid::new(controller);
-        let shard = shard_of(&uid, Slice::default(), self.map.shard_count);
-        let (member, _) = self.map.owner(shard)?;
+        let home = Layout::of(&self.map).home(&uid);
+        let (member, _) = self.map.owner(home)?;
         let known = self
             .replicas
             .iter()

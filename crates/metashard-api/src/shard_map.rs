@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ControllerUid, Epoch, Seq, ShardId, Term};
+use crate::id::{Epoch, Seq, ShardId, Term};
 
 /// Name of the one map of the default worker pool.
 pub const NAME: &str = "metashard";
@@ -115,13 +115,6 @@ impl ShardMapSpec {
         Some((member, entry.epoch))
     }
 
-    /// Into how many slices `controller` is split: 1, unless `splits` names it with a power of two up to [`MAX_SLICES`].
-    pub fn slices_of(&self, controller: &ControllerUid) -> u16 {
-        let mut splits = self.splits.iter();
-        let split = splits.find(|it| it.controller == controller.as_str());
-        split.map_or(1, Split::effective)
-    }
-
     /// (term, seq): the order of all maps.
     pub fn version(&self) -> (Term, Seq) {
         (self.term, self.seq)
@@ -193,12 +186,7 @@ mod tests {
                 controller: "c".to_owned(),
                 slices,
             };
-            let spec = ShardMapSpec {
-                splits: vec![split(slices), split(32)],
-                ..ShardMapSpec::default()
-            };
-            assert_eq!(spec.slices_of(&ControllerUid::new("c")), counted);
-            assert_eq!(spec.slices_of(&ControllerUid::new("d")), 1);
+            assert_eq!(split(slices).effective(), counted);
         }
     }
 

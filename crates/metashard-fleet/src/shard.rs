@@ -1,16 +1,14 @@
 //! Which shard a controller, or one slice of it, belongs to, and which parents belong to a slice.
 
 mod cut;
-mod splits;
-
-use std::collections::BTreeSet;
+mod layout;
 
 use metashard_api::id::{ControllerUid, ShardId, Slice};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 pub use self::{
     cut::Cut,
-    splits::{Recut, Splits},
+    layout::{Layout, Recut},
 };
 
 /// The shard of one slice of a controller, in a map of `shard_count` shards (0 counts as 1).
@@ -22,13 +20,6 @@ pub fn shard_of(controller: &ControllerUid, slice: Slice, shard_count: u16) -> S
     let shard = hash % u64::from(shard_count.max(1));
     // A remainder of a u16 fits.
     ShardId(u16::try_from(shard).unwrap_or_default())
-}
-
-/// The shards of all slices of a controller that is split into `slices`.
-pub fn shards_of(controller: &ControllerUid, slices: u16, shard_count: u16) -> BTreeSet<ShardId> {
-    (0..slices.max(1))
-        .map(|slice| shard_of(controller, Slice(slice), shard_count))
-        .collect()
 }
 
 /// The slice of a parent, of a controller that is split into `slices` (0 counts as 1).

@@ -44,8 +44,9 @@ use crate::{
     wishes::Wished,
 };
 
-/// How often the leader's Lease is looked at although it is watched.
-const POLL: Duration = Duration::from_secs(1);
+/// How long nothing may be seen of the leader's Lease before it is looked at although it is watched: more than the second
+/// between two renewals, so that nobody asks while the watch brings them.
+const POLL: Duration = Duration::from_millis(1500);
 
 /// How often what the machine shows of itself is published, at least.
 const PUBLISH: Duration = Duration::from_secs(1);
@@ -246,9 +247,11 @@ impl Coordinator {
                 }
                 input = next_input(&mut self.requests, &mut self.worker_leases, &mut self.leader_leases,
                     &self.leader_lease, &mut self.map_changes, &mut said) => {
-                    if input == Input::WorkerLeasesListed(true) {
+                    match input {
                         // What the list showed comes before that it has come.
-                        inputs.extend(self.leases_told());
+                        Input::WorkerLeasesListed(true) => inputs.extend(self.leases_told()),
+                        Input::LeaderLeaseSeen(_) => next_poll = self.clock.now().mono + POLL,
+                        _ => {}
                     }
                     inputs.push(input);
                 }

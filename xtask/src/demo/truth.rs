@@ -11,11 +11,11 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 use metashard_api::{
-    id::{ControllerUid, Slice},
+    id::ControllerUid,
     names::{LABEL_CONTROLLER_UID, LABEL_REPLICA, LEADER_LEASE, WORKER_LEASE_PREFIX},
     shard_map::{self, ShardMap, ShardMapSpec},
 };
-use metashard_fleet::{record::Holder, shard::shard_of};
+use metashard_fleet::{record::Holder, shard::Layout};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -212,7 +212,7 @@ fn controller(
     calls: &BTreeMap<String, u64>,
 ) -> Controller {
     let uid = ControllerUid::new(object.uid().unwrap_or_default());
-    let shard = shard_of(&uid, Slice(0), map.shard_count.max(1));
+    let shard = Layout::of(map).home(&uid);
     let owner = map.owner(shard);
     let parents: Vec<&DynamicObject> = parents
         .iter()

@@ -10,7 +10,7 @@ use crate::{
     membership::Worker,
     placement::{self, Ordinal},
     rules::Rule,
-    shard::{Splits, shards_of},
+    shard::Layout,
     wishes::Pinned,
 };
 
@@ -46,9 +46,8 @@ impl<'a> World<'a> {
                 BTreeSet::from([ShardId(*shard)])
             }
             Some(Pinned::Controller(_, uids)) if n_shards > 0 => {
-                let splits = Splits::of(&self.map.spec);
-                let homes = |uid| shards_of(uid, splits.slices(uid), self.map.shard_count());
-                uids.iter().flat_map(homes).collect()
+                let layout = Layout::of(&self.map.spec);
+                uids.iter().flat_map(|uid| layout.shards(uid)).collect()
             }
             Some(Pinned::Shard(_) | Pinned::Controller(..) | Pinned::Unclear) | None => {
                 BTreeSet::new()

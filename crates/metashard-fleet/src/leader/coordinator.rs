@@ -32,7 +32,7 @@ use crate::{
     membership::{Membership, earliest},
     message::{Claim, LastWritten},
     rules::Rule,
-    shard::Splits,
+    shard::Layout,
     time::{MonoTime, Now},
     wishes::Wishes,
 };
@@ -287,11 +287,12 @@ impl Coordinator {
 
     fn take(&mut self, now: Now, map: Arc<Map>, out: &mut Vec<Action>) {
         let mut groups: BTreeMap<(Incarnation, Why), (Vec<Claim>, Took)> = BTreeMap::new();
-        let recuts = Splits::of(&self.map.spec).changes(&Splits::of(&map.spec));
+        let layout = Layout::of(&map.spec);
+        let recuts = Layout::of(&self.map.spec).changes(&layout);
         let mut recut = BTreeSet::new();
         for (controller, it) in &recuts {
             self.splits_as_of = map.version();
-            recut.extend(it.shards(controller, map.shard_count()));
+            recut.extend(layout.concerned(controller, *it));
         }
         for change in self.replace(map) {
             let shard = change.shard;

@@ -26,7 +26,7 @@ use crate::{
     map::Map,
     membership::{Membership, earliest},
     rules::Rule,
-    shard::{Splits, shard_of},
+    shard::Layout,
     time::{MonoTime, Now},
     wishes::Wishes,
 };
@@ -221,8 +221,8 @@ impl Leader {
         {
             self.turnover.see(now, &before.spec, &after.spec);
         }
-        let places = |map: &Arc<Map>| (map.shard_count(), Splits::of(&map.spec));
-        if before.as_ref().map(places) != self.table.map().map(places) {
+        let layout = |map: &Arc<Map>| Layout::of(&map.spec);
+        if before.as_ref().map(layout) != self.table.map().map(layout) {
             self.count_anew(now);
         }
     }
@@ -232,11 +232,11 @@ impl Leader {
         let (Some(asked), Some(map)) = (&self.asked, self.table.map()) else {
             return;
         };
-        let splits = Splits::of(&map.spec);
+        let layout = Layout::of(&map.spec);
         let mut counts = BTreeMap::new();
         for controller in asked.keys() {
-            for slice in (0..splits.slices(controller)).map(Slice) {
-                let shard = shard_of(controller, slice, map.shard_count());
+            for slice in (0..layout.slices(controller)).map(Slice) {
+                let shard = layout.shard(controller, slice);
                 *counts.entry(shard).or_default() += 1;
             }
         }

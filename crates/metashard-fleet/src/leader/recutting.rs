@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     leader::{cost::Costs, world::World},
-    shard::{Recut, shard_of},
+    shard::{Layout, Recut},
     time::{MonoTime, Now},
 };
 
@@ -39,12 +39,12 @@ impl Recutting {
     pub(crate) fn begin(
         now: Now,
         world: &World<'_>,
+        layout: &Layout,
         changes: BTreeMap<ControllerUid, Recut>,
     ) -> Self {
-        let count = world.map.shard_count();
         let costs = &world.peers.costs;
         let concerned = changes.iter();
-        let concerned = concerned.flat_map(|(it, recut)| recut.shards(it, count));
+        let concerned = concerned.flat_map(|(it, recut)| layout.concerned(it, *recut));
         let mut shards: BTreeMap<ShardId, Expected> = concerned
             .map(|shard| {
                 let expected = Expected {
@@ -57,13 +57,13 @@ impl Recutting {
         for (controller, recut) in &changes {
             let total = costs.of_controller(controller, recut.before);
             for (slice, cost) in (0..).map(Slice).zip(&total) {
-                if let Some(it) = shards.get_mut(&shard_of(controller, slice, count)) {
+                if let Some(it) = shards.get_mut(&layout.shard(controller, slice)) {
                     it.take_out(*cost);
                 }
             }
             let each = total.iter().sum::<u64>() / u64::from(recut.after.max(1));
             for slice in (0..recut.after).map(Slice) {
-                if let Some(it) = shards.get_mut(&shard_of(controller, slice, count)) {
+                if let Some(it) = shards.get_mut(&layout.shard(controller, slice)) {
                     it.put_in(each);
                 }
             }

@@ -9,7 +9,7 @@ use metashard_api::{
 
 use crate::{
     leader::table::Table,
-    shard::{Recut, Splits},
+    shard::{Layout, Recut},
 };
 
 /// A replica in one of its incarnations, as the map writes it.
@@ -114,7 +114,7 @@ pub(crate) fn recut(
     changes: &BTreeMap<ControllerUid, Recut>,
     new_owners: &BTreeMap<ShardId, Member>,
 ) {
-    map.splits = Splits::of(map).with(changes).to_spec();
+    map.splits = Layout::of(map).with(changes).to_spec();
     let index = |shard: &ShardId| usize::from(shard.0);
     let given = new_owners.keys().filter_map(|it| map.shards.get(index(it)));
     let highest = given.map(|entry| entry.epoch).max().unwrap_or_default();

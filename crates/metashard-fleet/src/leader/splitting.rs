@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     leader::{cost::Costs, world::World},
-    shard::{Recut, Splits},
+    shard::{Layout, Recut},
     time::{MonoTime, Now},
 };
 
@@ -49,7 +49,7 @@ pub(crate) struct Splitting {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look<'a> {
     pub(crate) asked: &'a Asked,
-    pub(crate) splits: &'a Splits,
+    pub(crate) layout: &'a Layout,
     /// Nothing is on its way: what things cost can be trusted.
     pub(crate) is_calm: bool,
     /// How long a controller has to be cold.
@@ -107,11 +107,11 @@ impl Splitting {
             return Vec::new();
         }
         let mean = world.total_cost() / n_workers;
-        let costs = of_controllers(&world.peers.costs, look.splits);
+        let costs = of_controllers(&world.peers.costs, look.layout);
         let mut changes = Vec::new();
         let (mut hot, mut cold) = (BTreeSet::new(), BTreeSet::new());
         for (controller, _) in look.asked.iter().filter(|(_, asked)| asked.is_none()) {
-            let before = look.splits.slices(controller);
+            let before = look.layout.slices(controller);
             let cost = costs.get(controller).copied().unwrap_or_default();
             let (since, length, after) = if n_workers > 1 && cost.is_hot(mean, before) {
                 hot.insert(controller);
@@ -141,11 +141,11 @@ impl Look<'_> {
             let is_valid = |it: &u16| it.is_power_of_two() && *it <= MAX_SLICES;
             Some((controller, (*asked).filter(is_valid)?))
         });
-        let split = self.splits.iter().map(|(controller, _)| controller);
+        let split = self.layout.split().map(|(controller, _)| controller);
         let gone = split.filter(|it| !self.asked.contains_key(*it));
         let wanted = present.chain(gone.map(|controller| (controller, 1)));
         let changes = wanted.map(|(controller, after)| {
-            let before = self.splits.slices(controller);
+            let before = self.layout.slices(controller);
             (controller.clone(), Recut { before, after })
         });
         changes.filter(|(_, it)| it.before != it.after)
@@ -170,10 +170,10 @@ fn slices_for(cost: u64, mean: u64) -> u16 {
 }
 
 /// What each controller costs that is known to cost something.
-fn of_controllers<'a>(costs: &'a Costs, splits: &Splits) -> BTreeMap<&'a ControllerUid, Cost> {
+fn of_controllers<'a>(costs: &'a Costs, layout: &Layout) -> BTreeMap<&'a ControllerUid, Cost> {
     let mut all: BTreeMap<_, Cost> = BTreeMap::new();
     for (controller, slice, cost) in costs.controllers() {
-        if slice.0 < splits.slices(controller) {
+        if slice.0 < layout.slices(controller) {
             let sum = all.entry(controller).or_default();
             sum.total = sum.total.saturating_add(cost);
             sum.heaviest = sum.heaviest.max(cost);

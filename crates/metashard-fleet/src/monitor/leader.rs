@@ -22,7 +22,7 @@ use crate::{
     membership::State,
     message::{Claim, FromLeader, FromWorker, Order},
     record::{Record, Seen, Written},
-    shard::Splits,
+    shard::Layout,
     time::{MonoTime, Now},
 };
 
@@ -150,10 +150,11 @@ impl LeaderMonitor {
             return true;
         };
         // Which parents a shard is of may not change under its owner either.
-        let recuts = Splits::of(&base.spec).changes(&Splits::of(&write.spec));
-        let recuts = recuts.iter();
+        let layout = Layout::of(&base.spec);
+        let recuts = layout.changes(&Layout::of(&write.spec));
         let recut: BTreeSet<ShardId> = recuts
-            .flat_map(|(controller, it)| it.shards(controller, base.shard_count()))
+            .iter()
+            .flat_map(|(controller, it)| layout.concerned(controller, *it))
             .collect();
         let n_shards = u16::try_from(base.spec.shards.len()).unwrap_or(u16::MAX);
         (0..n_shards).map(ShardId).all(|shard| {

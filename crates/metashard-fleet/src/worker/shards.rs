@@ -9,7 +9,7 @@ use crate::{
     map::Map,
     message::{Claim, LastWritten},
     rules::{Rule, Rules},
-    shard::Splits,
+    shard::Layout,
     worker::{Action, Freshness, Held, HeldState},
 };
 
@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct Shards {
     all: BTreeMap<ShardId, Shard>,
     /// Of the map that was applied last.
-    splits: Splits,
+    layout: Layout,
     rules: Rules,
 }
 
@@ -83,7 +83,7 @@ impl Shards {
     pub(super) fn new(rules: Rules) -> Self {
         Self {
             all: BTreeMap::new(),
-            splits: Splits::default(),
+            layout: Layout::default(),
             rules,
         }
     }
@@ -118,10 +118,10 @@ impl Shards {
     /// What an ownership is of never changes. Should a map do so nevertheless, as one that somebody edited, all of it is
     /// released, for the leader to give it anew.
     fn apply_splits(&mut self, map: &Map) {
-        let splits = Splits::of(&map.spec);
-        let changes = self.splits.changes(&splits);
+        let layout = Layout::of(&map.spec);
+        let changes = self.layout.changes(&layout);
         for (controller, recut) in &changes {
-            for id in recut.shards(controller, map.shard_count()) {
+            for id in layout.concerned(controller, *recut) {
                 let shard = self.all.get_mut(&id);
                 if let Some(shard) = shard.filter(|_| self.rules.keep(Rule::SplitWhenReleased)) {
                     // Others have written for parents that are of it now.
@@ -133,7 +133,7 @@ impl Shards {
             }
         }
         if !changes.is_empty() {
-            self.splits = splits;
+            self.layout = layout;
         }
     }
 

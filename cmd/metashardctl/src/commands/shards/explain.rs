@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use metashard_api::id::{ControllerUid, ShardId, Slice};
+use metashard_api::id::{ControllerUid, Slice};
 use metashard_fleet::{
-    shard::{shard_of, slice_of},
+    shard::{Layout, slice_of},
     shards::{Explained, Reason, Shard},
 };
 use metashard_reconcile::object::Object;
@@ -104,11 +104,11 @@ async fn controllers(
 }
 
 fn place<'a>(view: &'a View, parent: &Object, controller: &'a Object) -> Option<Place<'a>> {
-    let map = view.fleet.map();
+    let layout = Layout::of(view.fleet.map());
     let uid = ControllerUid::new(controller.uid());
-    let slices = map.slices_of(&uid);
+    let slices = layout.slices(&uid);
     let slice = slice_of(parent.namespace(), parent.name(), slices);
-    let shard: ShardId = shard_of(&uid, slice, map.shard_count);
+    let shard = layout.shard(&uid, slice);
     Some(Place {
         controller,
         slice,

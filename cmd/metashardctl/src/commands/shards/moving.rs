@@ -7,7 +7,7 @@ use metashard_api::{
     placement::{Pin, PlacementSpec},
     shard_map::ShardMapSpec,
 };
-use metashard_fleet::shard::shards_of;
+use metashard_fleet::shard::Layout;
 use metashard_reconcile::object::Object;
 
 use crate::{
@@ -175,8 +175,7 @@ impl Subject {
 }
 
 fn homes(map: &ShardMapSpec, uid: &str) -> BTreeSet<ShardId> {
-    let uid = ControllerUid::new(uid);
-    shards_of(&uid, map.slices_of(&uid), map.shard_count)
+    Layout::of(map).shards(&ControllerUid::new(uid))
 }
 
 /// The shards that a pin is about.

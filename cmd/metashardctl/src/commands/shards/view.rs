@@ -8,7 +8,7 @@ use metashard_api::{
     shard_map::ShardMapSpec,
 };
 use metashard_fleet::{
-    shard::shard_of,
+    shard::Layout,
     shards::{Shard, Shards},
 };
 use metashard_reconcile::object::Object;
@@ -104,11 +104,12 @@ async fn ask(cluster: &Cluster, fleet: &Fleet, servers: &[String]) -> anyhow::Re
 /// The names of all controllers by the shards that they belong to.
 fn names(map: &ShardMapSpec, controllers: &[Arc<Object>]) -> BTreeMap<ShardId, Vec<String>> {
     let mut names: BTreeMap<ShardId, Vec<String>> = BTreeMap::new();
+    let layout = Layout::of(map);
     for controller in controllers {
         let uid = ControllerUid::new(controller.uid());
-        let slices = map.slices_of(&uid);
+        let slices = layout.slices(&uid);
         for slice in 0..slices {
-            let shard = shard_of(&uid, Slice(slice), map.shard_count);
+            let shard = layout.shard(&uid, Slice(slice));
             let name = controller.name();
             names.entry(shard).or_default().push(if slices == 1 {
                 name.to_owned()

@@ -23,7 +23,7 @@ use crate::{
     },
     message::Claim,
     rules::Rule,
-    shard::{Recut, Splits},
+    shard::{Layout, Recut},
     time::{MonoTime, Now},
 };
 
@@ -36,7 +36,7 @@ impl Coordinator {
         let Some(asked) = tools.asked else {
             return false;
         };
-        let splits = Splits::of(&self.map.spec);
+        let layout = Layout::of(&self.map.spec);
         let mut splitting = std::mem::take(&mut self.splitting);
         let world = self.world(tools);
         if world.eligible().next().is_none() {
@@ -46,17 +46,17 @@ impl Coordinator {
         }
         let look = Look {
             asked,
-            splits: &splits,
+            layout: &layout,
             is_calm: self.is_calm(now, &world),
             merge_after: tools.merge_after,
         };
         let mut changes = splitting.decide(now, &world, &look);
-        let count = self.map.shard_count();
         changes.retain(|controller, recut| {
-            let mut shards = recut.shards(controller, count).into_iter();
+            let mut shards = layout.concerned(controller, *recut).into_iter();
             shards.all(|shard| self.can_be_freed(&world, shard))
         });
-        let recutting = (!changes.is_empty()).then(|| Recutting::begin(now, &world, changes));
+        let recutting =
+            (!changes.is_empty()).then(|| Recutting::begin(now, &world, &layout, changes));
         self.splitting = splitting;
         if let Some(recutting) = &recutting {
             let begins = self.drains(&self.world(tools), recutting);

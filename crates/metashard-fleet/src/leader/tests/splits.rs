@@ -1,6 +1,10 @@
 //! Controllers that are split and merged: by their spec, by what they cost, and what goes wrong meanwhile.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use metashard_api::id::{ControllerUid, ShardId, Slice};
 
@@ -8,7 +12,7 @@ use super::fleet::{Fleet, N_SHARDS};
 use crate::{
     leader::{Input, Report},
     message::Order,
-    shard::{Splits, shard_of, shards_of},
+    shard::{Layout, shard_of},
 };
 
 const HOT: &str = "hot";
@@ -28,13 +32,19 @@ fn show(fleet: &mut Fleet, slices: Option<u16>) {
     }
 }
 
+/// The shards of the hot controller, were it split into eight.
+fn eighths() -> BTreeSet<ShardId> {
+    let shard = |slice| shard_of(&uid(HOT), Slice(slice), N_SHARDS);
+    (0..8).map(shard).collect()
+}
+
 fn slices(fleet: &Fleet) -> u16 {
-    Splits::of(fleet.server.spec()).slices(&uid(HOT))
+    Layout::of(fleet.server.spec()).slices(&uid(HOT))
 }
 
 fn n_moves_of_maps(fleet: &Fleet) -> usize {
     let maps = fleet.maps.iter();
-    let splits = maps.map(|spec| Splits::of(spec).slices(&uid(HOT)));
+    let splits = maps.map(|spec| Layout::of(spec).slices(&uid(HOT)));
     let mut splits: Vec<u16> = splits.collect();
     splits.dedup();
     splits.len()
@@ -43,10 +53,11 @@ fn n_moves_of_maps(fleet: &Fleet) -> usize {
 /// In every map that splits otherwise than the one before, all shards concerned have a new epoch.
 fn assert_parents_of_an_epoch_never_change(fleet: &Fleet) {
     for pair in fleet.maps.windows(2) {
-        let changes = Splits::of(&pair[0]).changes(&Splits::of(&pair[1]));
+        let changes = Layout::of(&pair[0]).changes(&Layout::of(&pair[1]));
         for (controller, recut) in changes {
             let epochs = |n: usize| {
-                let shards = recut.shards(&controller, N_SHARDS).into_iter();
+                let layout = Layout::of(&pair[n]);
+                let shards = layout.concerned(&controller, recut).into_iter();
                 shards.map(move |it| pair[n].shards[usize::from(it.0)].epoch)
             };
             let (newest, oldest) = (epochs(0).max(), epochs(1).min());
@@ -69,7 +80,7 @@ fn controller_is_split_and_merged_as_its_spec_says() {
     let took = fleet.run_until(Duration::from_secs(5), |it| slices(it) == 8);
     assert!(took <= Duration::from_secs(1), "{took:?}");
     fleet.run(Duration::from_secs(5));
-    for shard in shards_of(&uid(HOT), 8, N_SHARDS) {
+    for shard in eighths() {
         assert!(fleet.owner(shard.0).is_some(), "{shard}");
     }
 
@@ -86,7 +97,7 @@ fn map_changes_splits_only_when_every_owner_has_released() {
     let mut fleet = Fleet::running(&["a", "b", "c"]);
     show(&mut fleet, None);
     fleet.run(Duration::from_secs(11));
-    let concerned = shards_of(&uid(HOT), 8, N_SHARDS);
+    let concerned = eighths();
     let slow = ["a", "b", "c"].into_iter().find(|name| {
         let owned = fleet.owned_by(name);
         owned.iter().any(|it| concerned.contains(&it.shard))

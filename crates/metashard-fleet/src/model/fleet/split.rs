@@ -7,7 +7,7 @@ use metashard_api::id::{ControllerUid, Slice};
 use super::{Fleet, State, process::Input};
 use crate::{
     leader,
-    shard::{Cut, shard_of, slice_of},
+    shard::{Layout, shard_of, slice_of},
     time::Now,
     worker::Standing,
 };
@@ -47,12 +47,11 @@ pub(super) fn parents(
     let (Some(map), Some(incarnation)) = (standing.map(), standing.incarnation()) else {
         return Vec::new();
     };
-    let count = map.shard_count();
-    let controller = controller(count);
-    let slices = map.spec.slices_of(&controller);
+    let layout = Layout::of(&map.spec);
+    let controller = controller(map.shard_count());
     let mut parents = Vec::new();
     for (shard, _) in standing.shards() {
-        let cut = Cut::of(&controller, slices, shard, count);
+        let cut = layout.cut(&controller, shard);
         let Some(cut) = cut.filter(|_| standing.authority(shard, now).is_some()) else {
             continue;
         };
