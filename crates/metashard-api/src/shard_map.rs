@@ -124,11 +124,17 @@ impl ShardMapSpec {
 impl Split {
     /// The number that counts: all replicas have to agree also on what makes no sense.
     pub fn effective(&self) -> u16 {
-        match self.slices {
-            slices if slices.is_power_of_two() && slices <= MAX_SLICES => slices,
-            _ => 1,
+        if can_be_slices(self.slices) {
+            self.slices
+        } else {
+            1
         }
     }
+}
+
+/// Whether a controller can be split into so many slices: a power of two up to [`MAX_SLICES`].
+pub fn can_be_slices(slices: u16) -> bool {
+    slices.is_power_of_two() && slices <= MAX_SLICES
 }
 
 #[expect(

@@ -100,14 +100,6 @@ pub struct Sharding {
     pub slices: Option<u16>,
 }
 
-impl Sharding {
-    /// Whether parents can be split into that many slices.
-    pub fn is_possible(&self) -> bool {
-        self.slices
-            .is_none_or(|slices| slices.is_power_of_two() && slices <= 64)
-    }
-}
-
 /// Reads an empty text as an absent value, as Metacontroller does for enumerated fields.
 fn empty_as_absent<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where

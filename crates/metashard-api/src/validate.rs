@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     names::reason,
     selector::Selector,
+    shard_map::can_be_slices,
     v1alpha1::{
         Adoption, DeletionPolicy, ServiceAccountRef, Sharding, UpdateMethod,
         composite::{ChildResource, CompositeController, CompositeHooks},
@@ -313,10 +314,8 @@ fn service_account(reference: Option<&ServiceAccountRef>, findings: &mut Vec<Fin
 }
 
 fn sharding(sharding: Option<&Sharding>, findings: &mut Vec<Finding>) {
-    let Some(sharding) = sharding.filter(|sharding| !sharding.is_possible()) else {
-        return;
-    };
-    if let Some(slices) = sharding.slices {
+    let slices = sharding.and_then(|sharding| sharding.slices);
+    if let Some(slices) = slices.filter(|slices| !can_be_slices(*slices)) {
         findings.push(Finding::invalid(
             "spec.sharding.slices",
             format!("{slices} is no power of two up to 64"),

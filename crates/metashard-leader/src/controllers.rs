@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use metashard_api::{
     id::{ControllerKind, ControllerUid},
     resource::Resource,
+    v1alpha1::Sharding,
 };
 use metashard_kube::{
     identity::Identity,
@@ -39,12 +40,6 @@ struct Controller {
 struct Spec {
     #[serde(default)]
     sharding: Option<Sharding>,
-}
-
-#[derive(Deserialize)]
-struct Sharding {
-    #[serde(default)]
-    slices: Option<u16>,
 }
 
 impl Subscriber for Seen {

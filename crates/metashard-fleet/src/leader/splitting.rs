@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use metashard_api::{id::ControllerUid, shard_map::MAX_SLICES};
+use metashard_api::{
+    id::ControllerUid,
+    shard_map::{MAX_SLICES, can_be_slices},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -138,8 +141,7 @@ impl Look<'_> {
     /// What specs ask for and is not so, and what is left of controllers that are gone.
     fn asked_otherwise(&self) -> impl Iterator<Item = (ControllerUid, Recut)> {
         let present = self.asked.iter().filter_map(|(controller, asked)| {
-            let is_valid = |it: &u16| it.is_power_of_two() && *it <= MAX_SLICES;
-            Some((controller, (*asked).filter(is_valid)?))
+            Some((controller, (*asked).filter(|it| can_be_slices(*it))?))
         });
         let split = self.layout.split().map(|(controller, _)| controller);
         let gone = split.filter(|it| !self.asked.contains_key(*it));

@@ -159,6 +159,16 @@ mod tests {
     }
 
     #[test]
+    fn of_several_numbers_of_slices_the_first_counts_and_one_that_makes_no_sense_as_one() {
+        for (slices, counted) in [(0, 1), (1, 1), (2, 2), (3, 1), (64, 64), (128, 1)] {
+            let layout = layout(&[("c", slices), ("c", 32)]);
+
+            assert_eq!(layout.slices(&ControllerUid::new("c")), counted);
+            assert_eq!(layout.slices(&ControllerUid::new("d")), 1);
+        }
+    }
+
+    #[test]
     fn every_slice_has_a_shard_of_its_controllers_and_the_first_one_is_its_home() {
         let mut layout = layout(&[("a", 8)]);
         layout.shard_count = 64;

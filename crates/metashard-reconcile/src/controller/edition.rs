@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use metashard_api::v1alpha1::Sharding;
+use metashard_api::{shard_map::can_be_slices, v1alpha1::Sharding};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::Xxh3;
@@ -49,7 +49,7 @@ impl Edition {
 /// A worker refuses what is not.
 fn is_possible(sharding: &RawValue) -> bool {
     let sharding = serde_json::from_str::<Option<Sharding>>(sharding.get());
-    sharding.is_ok_and(|it| it.is_none_or(|it| it.is_possible()))
+    sharding.is_ok_and(|it| it.and_then(|it| it.slices).is_none_or(can_be_slices))
 }
 
 #[cfg(test)]
