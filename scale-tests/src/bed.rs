@@ -18,9 +18,11 @@ use kube::{
     core::GroupVersionKind,
 };
 use metashard_api::{
+    id::ReplicaId,
     names::{self, SYSTEM_NAMESPACE},
     shard_map::{self, ShardMap, ShardMapSpec},
 };
+use metashard_fleet::record::Holder;
 use metashard_testkit::{
     Cluster, FakeHook,
     apply::apply,
@@ -366,11 +368,14 @@ impl Bed {
     /// The slot of the replica that leads.
     pub(crate) async fn leader(&self) -> anyhow::Result<usize> {
         let lease = self.leases().get(names::LEADER_LEASE).await?;
-        let holder = lease.spec.and_then(|spec| spec.holder_identity);
-        let holder = holder.unwrap_or_default();
-        let name = holder.split('_').next().unwrap_or_default();
-        let found = (0..self.slots()).find(|slot| self.name(*slot) == name);
-        found.with_context(|| format!("{holder:?} leads"))
+        let replica = holder(&lease).context("nobody leads")?;
+        let found = self.slot_of(&replica);
+        found.with_context(|| format!("{replica} leads"))
+    }
+
+    /// The slot of the replica of this name, if it is one of those that run now.
+    pub(crate) fn slot_of(&self, replica: &ReplicaId) -> Option<usize> {
+        (0..self.slots()).find(|slot| self.name(*slot) == replica.as_str())
     }
 
     /// Leases of the fleet.
@@ -417,6 +422,15 @@ impl Bed {
         }
         self.take_calls()?;
         Ok(killed)
+    }
+}
+
+/// The replica of ours that holds a Lease.
+pub(crate) fn holder(lease: &Lease) -> Option<ReplicaId> {
+    let text = lease.spec.as_ref()?.holder_identity.as_deref();
+    match Holder::parse(text) {
+        Holder::Member(replica, _) => Some(replica),
+        Holder::Released | Holder::Fenced | Holder::Evicted | Holder::Foreign(_) => None,
     }
 }
 

@@ -117,10 +117,8 @@ impl Failover {
         self.judged = self.bed.record.history.calls.len();
         self.bed.scraper.once().await;
         let moves = self.bed.scraper.seen().moves();
-        let victim = match fault {
-            Fault::LeadTaken | Fault::ApiRestart => None,
-            _ => Some(self.victim(&before)?),
-        };
+        let victim = fault.hits_a_slot().then(|| self.victim(&before));
+        let victim = victim.transpose()?;
         let at = Instant::now();
         let mut back = None;
         match fault {

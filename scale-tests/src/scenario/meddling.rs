@@ -9,7 +9,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use metashard_api::{
-    names::{LEADER_LEASE, SYSTEM_NAMESPACE},
+    names::{LEADER_LEASE, SYSTEM_NAMESPACE, WORKER_LEASE_PREFIX},
     shard_map::{self, ShardMap},
     v1alpha1::composite::CompositeController,
 };
@@ -17,7 +17,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::fault::Dice;
-use crate::{bed::Bed, objects};
+use crate::{
+    bed::{self, Bed},
+    objects,
+};
 
 /// Numbers of slices that somebody may ask for.
 const SLICES: [u16; 4] = [1, 2, 4, 8];
@@ -50,12 +53,10 @@ pub(crate) async fn take_lead(bed: &mut Bed) -> anyhow::Result<()> {
 pub(crate) async fn delete_lease(bed: &Bed, dice: &mut Dice) -> anyhow::Result<String> {
     let leases = bed.leases();
     let mut all = leases.list(&ListParams::default()).await?.items;
-    all.retain(|it| it.name_any() != LEADER_LEASE);
+    all.retain(|it| it.name_any().starts_with(WORKER_LEASE_PREFIX));
     let holder = |it: &Lease| {
-        let holder = it.spec.as_ref()?.holder_identity.clone()?;
-        let name = holder.split('_').next()?.to_owned();
-        let mut names = (0..bed.slots()).map(|slot| bed.name(slot));
-        names.any(|it| it == name).then_some(name)
+        let replica = bed::holder(it)?;
+        bed.slot_of(&replica).map(|_| replica.to_string())
     };
     let held: Vec<_> = all
         .iter()
